@@ -157,9 +157,9 @@ fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
     let concurrency = u16::try_from(concurrency).unwrap_or(u16::MAX);
 
     process.spawn(events::bundles(streams.bundles, unpack.clone(), install.clone()));
-    process.spawn(events::deployments(streams.deployments, install.clone()));
+    process.spawn(watch::deployments(streams.deployments, install.clone()));
     process.spawn(policies::follow(streams.policies, unpack.clone()));
-    process.spawn(events::plans(streams.plans, install.clone()));
+    process.spawn(watch::plans(streams.plans, install.clone()));
     process.spawn(watch::definitions(install.clone()));
     process.spawn(watch::unserved(unserved, install.clone()));
     process.spawn(watch::follow_proxy(install.clone()));

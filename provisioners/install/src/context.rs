@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::reflector::Store;
 use rukpak_content::Limits;
@@ -52,6 +53,13 @@ pub struct Reads {
     pub render_memory: RenderMemory,
 }
 
+impl Reads {
+    /// What the clock says.
+    pub fn now(&self) -> Timestamp {
+        (self.settings.clock)()
+    }
+}
+
 /// Handed to every reconcile of a BundleDeployment. It holds no object bodies.
 pub struct Context {
     /// What may be read.
@@ -98,6 +106,8 @@ pub struct Settings {
     pub require_service_account: bool,
     /// Whether `Healthy` is reported, and old Bundles wait for it.
     pub health_gate: bool,
+    /// What the time is. A program has [`Timestamp::now`]; in a simulation time goes on when nothing else does.
+    pub clock: fn() -> Timestamp,
 }
 
 /// Unpacks Bundles into the store that the installer reads. The program hands it in: this crate knows no source and no login.

@@ -12,7 +12,6 @@ mod tracker;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use rukpak_crds::BundleDeployment;
@@ -85,7 +84,7 @@ pub async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Context>)
 
 /// What is left to do about a deployment that is being deleted.
 async fn end(run: &mut Run) -> Result<Action, Error> {
-    let left = match decide(&run.view.observed, &run.view.memory, Timestamp::now()) {
+    let left = match decide(&run.view.observed, &run.view.memory, run.view.reads.now()) {
         Decision::LetGo => Vec::new(),
         Decision::Remove => execute::remove(run).await?,
         _ => return report::deletion(run, None).await,
@@ -100,10 +99,10 @@ async fn end(run: &mut Run) -> Result<Action, Error> {
 async fn converge(run: &mut Run) -> Result<Action, Error> {
     execute::health::refresh(&run.view).await;
     execute::look_at_released(&mut run.view).await;
-    let mut now = Timestamp::now();
+    let mut now = run.view.reads.now();
     for _ in 0..DECISIONS {
         run.view.look();
-        now = Timestamp::now();
+        now = run.view.reads.now();
         run.view.notice_health(now);
         match decide(&run.view.observed, &run.view.memory, now) {
             Decision::Report => break,

@@ -3,6 +3,7 @@
 
 mod dependents;
 mod index;
+mod own;
 
 use std::collections::{BTreeSet, HashSet};
 use std::pin::pin;
@@ -29,6 +30,7 @@ use dependents::{GroupKind, Hub};
 
 pub use dependents::{Dependents, Observed};
 pub use index::Index;
+pub use own::{deployments, enqueue_owners, known, note_bundle, plans};
 
 /// Plural of OpenShift's Proxy.
 const PROXIES: &str = "proxies";

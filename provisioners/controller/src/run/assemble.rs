@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store as Cached};
 use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, InventoryKind, Plan};
@@ -211,6 +212,7 @@ fn settings(options: &Options) -> Settings {
         shard: options.shard.clone(),
         require_service_account: options.require_service_account,
         health_gate: options.feature_gates.bundle_deployment_health,
+        clock: Timestamp::now,
     }
 }
 

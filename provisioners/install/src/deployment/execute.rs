@@ -103,7 +103,7 @@ pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Err
         Decision::Report | Decision::Remove | Decision::LetGo => Ok(()),
         Decision::CreateBundle { name, hash } => {
             run.view.observed.desired = bundle::create(run, &name, &hash).await;
-            run.view.memory.created_bundle = Some((name, Timestamp::now()));
+            run.view.memory.created_bundle = Some((name, run.view.reads.now()));
             Ok(())
         }
         Decision::Resume(release) => {
@@ -139,7 +139,7 @@ async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error>
         Err(Stopped::Failed(problem)) => {
             // The wait for the next attempt begins now: an attempt may take longer than it.
             let release = release.rendered_in(&run.view.observed.status);
-            run.view.memory.learn_failed(&run.view.observed, (release, why), problem, Timestamp::now());
+            run.view.memory.learn_failed(&run.view.observed, (release, why), problem, run.view.reads.now());
         }
         Err(Stopped::Refetching) => run.view.memory.is_refetching = true,
         Err(Stopped::Superseded) => {
@@ -211,7 +211,7 @@ async fn discover(run: &mut Run, release: Release) -> Result<(), Error> {
             return install(run, release, Why::Resync).await;
         }
     }
-    run.view.memory.learn_missing(release, &missing, Timestamp::now());
+    run.view.memory.learn_missing(release, &missing, run.view.reads.now());
     Ok(())
 }
 
@@ -263,7 +263,7 @@ async fn intend(run: &mut Run, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> R
     let mut status = run.view.observed.status.clone();
     let inventory = status.inventory.get_or_insert_default();
     inventory.kinds = kinds.into_iter().collect();
-    let since = Timestamp::now();
+    let since = run.view.reads.now();
     // What is begun there goes on there, even if this is never applied whole.
     if inventory.namespace.is_none() {
         inventory.namespace.clone_from(&plan.namespace);
@@ -314,7 +314,7 @@ async fn finish(
                 ignored: run.view.observed.deployment.spec.ignore_differences.clone(),
                 proxy: run.view.observed.proxy.clone().filter(|_| plan.release.format == Format::Registry),
             };
-            run.view.memory.learn_applied(applied, pruning, differences, Timestamp::now());
+            run.view.memory.learn_applied(applied, pruning, differences, run.view.reads.now());
             Ok(())
         }
         // Every write was answered; this would be a mistake of this program, and must not be reported as installed.

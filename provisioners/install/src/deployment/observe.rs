@@ -4,7 +4,7 @@ mod bundles;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -21,6 +21,7 @@ use rukpak_plan::owner::{self, Predecessors};
 use rukpak_plan::prune::add_released;
 use rukpak_plan::{Format, Owner};
 use rukpak_runtime::status::StatusWriter;
+use tokio::time::Instant;
 
 use super::execute::Superseded;
 use super::{Error, Tracker};
@@ -91,12 +92,12 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
         deployment: deployment.clone(),
     };
 
-    memory.refresh(&observed, Timestamp::now());
+    memory.refresh(&observed, context.reads.now());
     if std::mem::take(&mut tracker.tracked().has_left) {
-        memory.learn_gone(Timestamp::now());
+        memory.learn_gone(context.reads.now());
     }
     if std::mem::take(&mut tracker.tracked().is_hook_over) {
-        memory.learn_hook_over(Timestamp::now());
+        memory.learn_hook_over(context.reads.now());
     }
 
     let writer = StatusWriter::new(&context.client, &*deployment, deployment.status.as_ref());

@@ -33,14 +33,14 @@ const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
 /// Writes the status. `decided`: when it was decided that there is nothing to do; what became due since is not forgotten.
 pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, Error> {
-    let now = Timestamp::now();
+    let now = run.view.reads.now();
     if let Some(until) = run.view.memory.silent_until(&run.view.observed, now) {
         return Ok(Action::requeue(Duration::try_from(until.duration_since(now)).unwrap_or_default()));
     }
     let before = run.view.observed.deployment.status.clone().unwrap_or_default();
     let Report { status, is_settled } = {
         let tracked = run.view.tracker.tracked();
-        status(&run.view.observed, &run.view.memory, &tracked.objects, Timestamp::now())
+        status(&run.view.observed, &run.view.memory, &tracked.objects, run.view.reads.now())
     };
     execute::collect::keep(run, &status).await.map_err(Error::Store)?;
     run.write(status).await?;
@@ -184,7 +184,7 @@ fn schedule(run: &mut Run, decided: Timestamp) -> Action {
     if retry.is_none() {
         run.context.failures.clear(&run.view.owner.uid);
     }
-    let now = Timestamp::now();
+    let now = run.view.reads.now();
     let next = next(&run.view.observed, &run.view.memory, decided)
         .into_iter()
         .chain(execute::health::next_read(&run.view))
@@ -223,7 +223,7 @@ pub(super) async fn deletion(run: &mut Run, removed: Option<Vec<String>>) -> Res
     };
     let mut status = run.view.observed.status.clone();
     let new = NewCondition { type_: "Deleting", status: ConditionStatus::True, reason: "Deleting", message: &message };
-    status.conditions.set(new, run.view.observed.deployment.meta().generation, Timestamp::now());
+    status.conditions.set(new, run.view.observed.deployment.meta().generation, run.view.reads.now());
     run.write(status).await?;
     Ok(Action::requeue(DELETION_INTERVAL))
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use body::{empty_members, is_owned, own, tidy, without};
-use object::read_entry;
+use object::{BuiltIn, read_entry};
 pub use object::{Key, Kind, Manager, Object, Operation, Owned};
 use values::{Set, compare, leaves, merge, remove};
 
@@ -112,7 +112,14 @@ const FIRST: u64 = 100;
 /// Who owns what was there before the first apply.
 const BEFORE: &str = "before-first-apply";
 const CRD: &str = "CustomResourceDefinition";
-const BUILT_IN: [&str; 3] = ["ConfigMap", "Namespace", CRD];
+const BUILT_IN: [BuiltIn; 6] = [
+    ("ConfigMap", "", "configmaps", true, false),
+    ("ControllerRevision", "apps", "controllerrevisions", true, false),
+    (CRD, "apiextensions.k8s.io", "customresourcedefinitions", false, true),
+    ("Lease", "coordination.k8s.io", "leases", true, false),
+    ("Namespace", "", "namespaces", false, false),
+    ("Secret", "", "secrets", true, false),
+];
 
 impl Request {
     /// The kind and version that are asked for.
@@ -192,37 +199,24 @@ impl Server {
 
     /// The kind as it is served: built in, or defined by a CRD.
     pub fn kind(&self, kind: &str) -> Option<Kind> {
-        let builtin = |group: &str, plural: &str, is_namespaced, is_counted| Kind {
-            group: group.to_owned(),
-            plural: plural.to_owned(),
-            is_namespaced,
-            is_counted,
-            versions: vec!["v1".to_owned()],
-            stored: "v1".to_owned(),
-        };
-        match kind {
-            "ConfigMap" => Some(builtin("", "configmaps", true, false)),
-            "Namespace" => Some(builtin("", "namespaces", false, false)),
-            CRD => Some(builtin("apiextensions.k8s.io", "customresourcedefinitions", false, true)),
-            _ => {
-                let mut crds =
-                    self.objects.iter().filter(|(key, _)| key.kind == CRD).map(|(_, crd)| &crd.value["spec"]);
-                let spec = crds.find(|spec| spec["names"]["kind"] == kind)?;
-                let with = |field: &'static str| {
-                    let versions = spec["versions"].as_array().into_iter().flatten();
-                    let versions = versions.filter(move |version| version[field] == true);
-                    versions.filter_map(|version| Some(version["name"].as_str()?.to_owned()))
-                };
-                Some(Kind {
-                    group: spec["group"].as_str()?.to_owned(),
-                    plural: spec["names"]["plural"].as_str()?.to_owned(),
-                    is_namespaced: spec["scope"] == "Namespaced",
-                    is_counted: true,
-                    versions: with("served").collect(),
-                    stored: with("storage").next().unwrap_or_default(),
-                })
-            }
-        }
+        let built_in = BUILT_IN.iter().find(|(known, ..)| *known == kind).map(Kind::built_in);
+        built_in.or_else(|| self.definitions().find(|spec| spec["names"]["kind"] == kind).and_then(Kind::defined))
+    }
+
+    /// All kinds that are served, and their names.
+    pub fn kinds(&self) -> Vec<(String, Kind)> {
+        let built_in = BUILT_IN.iter().map(|kind| (kind.0.to_owned(), Kind::built_in(kind)));
+        let defined = |spec: &Value| Some((spec["names"]["kind"].as_str()?.to_owned(), Kind::defined(spec)?));
+        built_in.chain(self.definitions().filter_map(defined)).collect()
+    }
+
+    fn definitions(&self) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(|(key, _)| key.kind == CRD).map(|(_, crd)| &crd.value["spec"])
+    }
+
+    /// The version of the last write.
+    pub fn version(&self) -> u64 {
+        self.version.max(FIRST)
     }
 
     fn refuses(&self, key: &Key, body: &Value) -> Option<Refusal> {
@@ -304,7 +298,8 @@ impl Server {
         // An object of a built-in kind is read into its type and written again, and so is one that is converted. A custom resource that is
         // applied in the version that is stored, is stored as the apply left it: a map that another manager has stays, though all that
         // was in it is gone.
-        let is_as_applied = !BUILT_IN.contains(&key.kind.as_str()) && api.rsplit('/').next() == Some(&served.stored);
+        let is_as_applied =
+            BUILT_IN.iter().all(|(kind, ..)| *kind != key.kind) && api.rsplit('/').next() == Some(&served.stored);
         after.untidy = if is_as_applied { empty_members(&after.value) } else { BTreeSet::new() };
         self.replace(key, &before, after, is_new)
     }

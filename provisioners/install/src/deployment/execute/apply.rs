@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::runtime::conditions::is_crd_established;
@@ -272,7 +271,7 @@ pub(super) async fn once_served(
 
 /// Notes what was written.
 pub(super) fn note(run: &Run, step: &Step, written: &Written) {
-    let now = Timestamp::now();
+    let now = run.view.reads.now();
     let fingerprint = Fingerprint::of(&written.metadata, &run.view.owner, FIELD_MANAGER);
     let check = health::check_of(&run.view.observed.deployment.spec.health_checks, &step.key);
     let health = health::assess_by(&written.whole(&step.identity), check, now);

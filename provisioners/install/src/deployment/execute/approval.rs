@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
@@ -169,7 +168,7 @@ pub(super) async fn hold_up(view: &View, release: &Release, why: Why) -> Result<
         ask_operator(view).await?;
     }
     // Last: what is wrong with it, and whether it may be installed, is known before the window.
-    hold::closed(&view.observed, release, why, Timestamp::now()).map_or(Ok(()), Err)
+    hold::closed(&view.observed, release, why, view.reads.now()).map_or(Ok(()), Err)
 }
 
 /// Stops where an OperatorCondition of ours says no. Of ours is what is there with our labels: also what was begun and never applied
@@ -210,7 +209,7 @@ fn of(view: &View) -> Vec<Arc<crds::Plan>> {
 /// Brings what the Plans say up to what is known, and deletes those that are over and too many. Without Plans it does nothing.
 pub(in crate::deployment) async fn settle(run: &mut Run) {
     let plans = of(&run.view);
-    let wanted = target(&run.view.observed, &run.view.memory, Timestamp::now()).wanted;
+    let wanted = target(&run.view.observed, &run.view.memory, run.view.reads.now()).wanted;
     let is_asked_still = |binds: &PlanBinding| wanted.as_ref().is_none_or(|wanted| is_of_release(binds, wanted));
     run.view.memory.question.take_if(|question| !is_asked_still(&question.spec.binds));
     let applied = run.view.memory.applied().cloned();

@@ -39,7 +39,7 @@ pub(crate) async fn refresh(view: &View) {
             tracked.looks.clear();
             return;
         }
-        tracked.take_reads(Timestamp::now())
+        tracked.take_reads(view.reads.now())
     };
     let reads: Vec<_> = due
         .into_iter()
@@ -53,7 +53,7 @@ pub(crate) async fn refresh(view: &View) {
     let read = futures::stream::iter(reads).buffer_unordered(PARALLEL).collect::<Vec<_>>().await;
     let mut tracked = view.tracker.tracked();
     for (key, health) in read {
-        tracked.note_health(&key, health, Timestamp::now());
+        tracked.note_health(&key, health, view.reads.now());
     }
     let tracked = &mut *tracked;
     tracked.looks.retain(|key, _| tracked.objects.contains_key(key));
@@ -61,7 +61,7 @@ pub(crate) async fn refresh(view: &View) {
 
 /// When health is to be read next, if anybody asks for it.
 pub(crate) fn next_read(view: &View) -> Option<Timestamp> {
-    is_asked_for(view).then(|| view.tracker.tracked().next_read(Timestamp::now())).flatten()
+    is_asked_for(view).then(|| view.tracker.tracked().next_read(view.reads.now())).flatten()
 }
 
 /// `None` if the API server has no answer at the moment.
@@ -70,7 +70,7 @@ async fn read(view: &View, identity: &Identity) -> Option<Health> {
         Ok(Some(live)) => {
             let object = live.whole(identity);
             let check = health::check_of(&view.observed.deployment.spec.health_checks, &identity.key());
-            let mut health = health::assess_by(&object, check, Timestamp::now());
+            let mut health = health::assess_by(&object, check, view.reads.now());
             if !health.is_healthy()
                 && let Some(why) = trouble(view, identity, &object).await
             {
@@ -104,7 +104,7 @@ async fn trouble(view: &View, identity: &Identity, object: &Value) -> Option<Str
 pub(super) async fn adopt(view: &View, observed: BTreeMap<ObjectKey, Observed>) -> Objects {
     let (mut waiting, mut reads) = (observed.into_iter(), FuturesUnordered::new());
     let mut objects = Objects::new();
-    let now = Timestamp::now();
+    let now = view.reads.now();
     loop {
         fill(&mut reads, PARALLEL, &mut waiting, |(key, observed)| async move {
             let checks = &view.observed.deployment.spec.health_checks;

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use kube::api::{ApiResource, ListParams};
@@ -330,7 +329,7 @@ async fn tell_progress(
             pending.migrations.push(record);
         }
     };
-    report::progress(run, &message, note, Timestamp::now()).await.map_err(Stopped::Unreported)
+    report::progress(run, &message, note, run.view.reads.now()).await.map_err(Stopped::Unreported)
 }
 
 fn tell(run: &Run, news: &News) {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
@@ -54,7 +53,7 @@ pub(super) async fn prune(
     leaving.extend(stripped);
     if !leaving.is_empty() && why != Why::WayBack && is_ill(&run.view) {
         tracing::debug!(deployment = %run.view.owner.name, objects = leaving.len(), "what left the bundle stays until the release is healthy");
-        return Ok(Pruning::Awaiting { until: later(Timestamp::now(), HEALTHY_WITHIN) });
+        return Ok(Pruning::Awaiting { until: later(run.view.reads.now(), HEALTHY_WITHIN) });
     }
     // The others were listed before the first write, which made sure of that.
     if has_stripped {
@@ -214,7 +213,7 @@ async fn remove(
         unlisted: members.unlisted,
         attempts,
         unanswered: if outcome.is_unanswered { unanswered.saturating_add(1) } else { 0 },
-        until: later(Timestamp::now(), retry::delay(Class::Transient, attempts)),
+        until: later(run.view.reads.now(), retry::delay(Class::Transient, attempts)),
     })
 }
 
@@ -224,7 +223,7 @@ fn held(view: &View, objects: BTreeSet<ObjectKey>) -> Pruning {
     if objects.iter().all(says) {
         return Pruning::Held { objects };
     }
-    Pruning::Awaiting { until: later(Timestamp::now(), LOOK_AGAIN) }
+    Pruning::Awaiting { until: later(view.reads.now(), LOOK_AGAIN) }
 }
 
 /// Sends what a pass asks for, and tells it what came of that.

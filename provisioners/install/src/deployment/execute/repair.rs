@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
-use jiff::Timestamp;
 use kube::Resource;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_crds::{Inventory, InventoryKind};
@@ -37,7 +36,7 @@ const NAMED: usize = 3;
 /// Takes what the watches show as what is installed, if its digest is the one in the status.
 #[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn resume(view: &mut View, release: &Release) {
-    let now = Timestamp::now();
+    let now = view.reads.now();
     view.memory.begin_resuming(now);
     let inventory = view.observed.inventory();
     let Some(missing) = still_missing(view, &inventory).await else { return differs(view, release) };
@@ -175,7 +174,7 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
         !missing.is_empty()
     };
     if is_missing {
-        run.view.memory.learn_missing(release.clone(), &plan.missing, Timestamp::now());
+        run.view.memory.learn_missing(release.clone(), &plan.missing, run.view.reads.now());
     }
     refresh_proof(&mut run.view);
     Ended::Done
@@ -183,7 +182,7 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
 
 /// Nothing was written: every object keeps its back-off.
 fn refuse(view: &mut View, plan: &Plan, objects: BTreeSet<ObjectKey>, problem: Problem) -> Ended {
-    let now = Timestamp::now();
+    let now = view.reads.now();
     for key in objects {
         view.memory.repairs.entry(key).or_default().failed(problem.class, now);
     }
@@ -200,7 +199,7 @@ fn give_up(view: &mut View, plan: &Plan, failed: &Failed) -> Ended {
     let problem =
         Problem { stage: Stage::Repair, message: failed.message(), class: failed.class(), can_go_back: false };
     refresh_proof(view);
-    view.memory.learn_unrepaired(&view.observed, plan.release.clone(), problem, Timestamp::now());
+    view.memory.learn_unrepaired(&view.observed, plan.release.clone(), problem, view.reads.now());
     Ended::Done
 }
 
@@ -231,7 +230,7 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
     }
     let writes: Vec<_> = steps.iter().zip(live).map(|(step, live)| one(run, step, live)).collect();
     let results = futures::stream::iter(writes).buffered(PARALLEL).collect::<Vec<_>>().await;
-    let (mut failed, mut put_back, now) = (Vec::new(), Vec::new(), Timestamp::now());
+    let (mut failed, mut put_back, now) = (Vec::new(), Vec::new(), run.view.reads.now());
     for (step, result) in steps.iter().zip(results) {
         if let (Ok(repaired), Installation::Applied { differences, .. }) = (&result, &mut run.view.memory.installation)
         {
@@ -276,7 +275,7 @@ fn count(view: &mut View, step: &Step, live: &Written) {
         let body = step.body();
         taken.retain(|field| !ignored.covers(&field.path, Some(&body)));
     }
-    for field in repairs.count(taken, Timestamp::now()) {
+    for field in repairs.count(taken, view.reads.now()) {
         tracing::warn!(deployment = %view.owner.name, object = %step.identity, field = %field.words(),
             manager = %field.manager, "field relinquished: another manager keeps changing it");
     }

@@ -19,6 +19,9 @@ pub struct Kind {
     pub stored: String,
 }
 
+/// Name, group, plural, whether its objects are in namespaces, and whether they count generations.
+pub type BuiltIn = (&'static str, &'static str, &'static str, bool, bool);
+
 /// Names an object. Kinds are told apart by their names alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -61,6 +64,36 @@ pub struct Object {
     pub untidy: BTreeSet<String>,
     pub value: Value,
     pub managers: BTreeMap<Manager, Owned>,
+}
+
+impl Kind {
+    pub fn built_in((_, group, plural, is_namespaced, is_counted): &BuiltIn) -> Self {
+        Self {
+            group: (*group).to_owned(),
+            plural: (*plural).to_owned(),
+            is_namespaced: *is_namespaced,
+            is_counted: *is_counted,
+            versions: vec!["v1".to_owned()],
+            stored: "v1".to_owned(),
+        }
+    }
+
+    /// What a CRD with this spec defines.
+    pub fn defined(spec: &Value) -> Option<Self> {
+        let with = |field: &'static str| {
+            let versions = spec["versions"].as_array().into_iter().flatten();
+            let versions = versions.filter(move |version| version[field] == true);
+            versions.filter_map(|version| Some(version["name"].as_str()?.to_owned()))
+        };
+        Some(Self {
+            group: spec["group"].as_str()?.to_owned(),
+            plural: spec["names"]["plural"].as_str()?.to_owned(),
+            is_namespaced: spec["scope"] == "Namespaced",
+            is_counted: true,
+            versions: with("served").collect(),
+            stored: with("storage").next().unwrap_or_default(),
+        })
+    }
 }
 
 impl Key {

@@ -1,0 +1,319 @@
+//! What has to hold: the essence of `provisioners/plan/tests/worlds/properties.rs`, of what the cluster shows. What the controller
+//! remembers is not looked at.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rukpak_crds::condition::{ConditionStatus, Conditions};
+use rukpak_crds::names::{ADOPT_BY, OWNER_UID};
+use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, DeletionPolicy};
+use rukpak_plan::{Phase, Release};
+use serde_json::Value;
+
+use crate::cluster::State;
+use crate::server::values::{Set, compare, leaves};
+use crate::server::{Key, Object, Operation};
+use crate::story::{Told, named, release_of};
+
+pub type Objects = BTreeMap<Key, Arc<Object>>;
+
+const CRD: &str = "CustomResourceDefinition";
+/// Kinds that the controller has for itself.
+const OWN: [&str; 6] = ["Bundle", "BundleDeployment", "ControllerRevision", "Lease", "Plan", "Secret"];
+
+/// A BundleDeployment that is there.
+struct Deployment {
+    name: String,
+    object: BundleDeployment,
+    uid: String,
+    status: BundleDeploymentStatus,
+    is_deleted: bool,
+}
+
+fn deployments(objects: &Objects) -> Vec<Deployment> {
+    let all = objects.iter().filter(|(key, _)| key.kind == "BundleDeployment");
+    let read = |(key, object): (&Key, &Arc<Object>)| {
+        let shown = object.shown(key, "core.rukpak.io/v1alpha1");
+        let read: BundleDeployment = serde_json::from_value(shown).expect("because the controller wrote it");
+        let status = read.status.clone().unwrap_or_default();
+        let (uid, is_deleted) = (object.uid.clone(), object.is_terminating);
+        Deployment { name: key.name.clone(), object: read, uid, status, is_deleted }
+    };
+    all.map(read).collect()
+}
+
+impl Deployment {
+    fn installed(&self, told: &Told) -> Option<usize> {
+        Some(told.number(&Release::installed(self.status.inventory.as_ref()?)?.content))
+    }
+
+    fn begun(&self, told: &Told) -> Option<usize> {
+        let pending = self.status.inventory.as_ref()?.pending.as_ref()?;
+        Some(told.number(&Release::read(&pending.release)?.content))
+    }
+
+    fn wanted(&self, told: &Told) -> Option<usize> {
+        let Some(number) = self.object.spec.rollback_to else {
+            let template = serde_json::to_value(&self.object.spec.template).expect("JSON");
+            return release_of(&template["spec"]);
+        };
+        let revision = self.status.history.iter().find(|revision| revision.revision == number)?;
+        Some(told.number(&Release::read(&revision.release)?.content))
+    }
+
+    fn generation(&self) -> i64 {
+        self.object.metadata.generation.unwrap_or_default()
+    }
+
+    fn is(&self, condition: &str, truth: ConditionStatus) -> bool {
+        self.status.conditions.is(condition, truth)
+    }
+}
+
+fn owners(object: &Object) -> impl Iterator<Item = &Value> {
+    object.value["metadata"]["ownerReferences"].as_array().into_iter().flatten()
+}
+
+/// The UID of the deployment that an object is of: by its controller, or by our annotation if it has none.
+fn owner(object: &Object) -> Option<&str> {
+    let controller = owners(object).find(|owner| owner["controller"] == true);
+    match controller {
+        Some(controller) => controller["uid"].as_str().filter(|uid| uid.starts_with("BundleDeployment/")),
+        None => object.value["metadata"]["annotations"][OWNER_UID].as_str(),
+    }
+}
+
+fn is_shared_by(object: &Object, uid: &str) -> bool {
+    owners(object).any(|owner| owner["uid"] == uid)
+}
+
+fn declares(told: &Told, release: usize, key: &Key) -> bool {
+    told.story.releases[release].iter().any(|body| named(body).0 == *key)
+}
+
+/// Says what is wrong with what a request of `process` has changed. `known`: what there was when its last reconcile began.
+pub fn of_write(state: &State, told: &Told, process: usize, before: &Objects) -> Option<String> {
+    let after = &state.server.objects;
+    let changed = before.iter().filter(|(key, was)| after.get(*key) != Some(*was) && !OWN.contains(&key.kind.as_str()));
+    let mut wrong = changed.filter_map(|(key, was)| {
+        let is = after.get(key);
+        let is_end = is.is_none_or(|is| is.is_terminating && !was.is_terminating);
+        // The instances of a CRD go with it.
+        let is_of_crd = before.iter().any(|(crd, object)| {
+            crd.kind == CRD
+                && object.value["spec"]["names"]["kind"] == key.kind.as_str()
+                && after.get(crd) != Some(object)
+        });
+        match is {
+            _ if is_end && is_of_crd => None,
+            _ if is_end => of_deletion(state, told, process, (key, was), before),
+            Some(is) => of_change(told, key, was, is),
+            None => None,
+        }
+    });
+    wrong.next()
+}
+
+fn of_change(told: &Told, key: &Key, was: &Object, is: &Object) -> Option<String> {
+    let metadata = &was.value["metadata"];
+    let what = format!("{} {:?}", key.kind, key.name);
+    let has_controller = owners(was).any(|owner| owner["controller"] == true);
+    let is_ours = owner(was).is_some() || owners(was).any(|owner| owner["kind"] == "BundleDeployment");
+    let may_adopt = metadata["annotations"][ADOPT_BY].is_string() && !has_controller;
+    let is_united = key.kind == CRD && metadata["labels"]["core.rukpak.io/owner-kind"] == "BundleDeployment";
+    if !is_ours && !may_adopt && !is_united && key.kind != "Namespace" {
+        return Some(format!("{what}, which is not ours, is written"));
+    }
+    let finalizers = |object: &Object| object.value["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    if let Some(lost) = finalizers(was).iter().find(|finalizer| !finalizers(is).contains(finalizer)) {
+        return Some(format!("the finalizer {lost} of {what} is taken away"));
+    }
+    // Values of others go only where a manifest of ours says something of them, or has said.
+    let ours = told.story.releases.iter().flatten().filter(|body| named(body).0 == *key);
+    let declared: Set = ours.flat_map(leaves).collect();
+    let compared = compare(&was.value, &is.value);
+    let others = was
+        .managers
+        .iter()
+        .filter(|(other, _)| other.operation == Operation::Update && !other.name.starts_with("rukpak"));
+    for (manager, owned) in others {
+        let lost = owned.set.iter().find(|path| compared.removed.contains(*path) && !declared.contains(*path));
+        if let Some(path) = lost.filter(|path| path.len() > 1 && path[0] != "f:metadata") {
+            return Some(format!("{} of {what}, which {} has set, is taken away", path.join("."), manager.name));
+        }
+    }
+    None
+}
+
+fn of_deletion(
+    state: &State,
+    told: &Told,
+    process: usize,
+    (key, was): (&Key, &Object),
+    before: &Objects,
+) -> Option<String> {
+    let what = format!("{} {:?}", key.kind, key.name);
+    let live = deployments(before);
+    let owner = owner(was).or_else(|| owners(was).find_map(|owner| owner["uid"].as_str()));
+    let Some(uid) = owner else { return Some(format!("{what}, which is not ours, is deleted")) };
+    let sharer = live.iter().find(|one| one.uid != uid && !one.is_deleted && is_shared_by(was, &one.uid));
+    if let Some(sharer) = sharer {
+        return Some(format!("{what}, which {} shares, is deleted", sharer.name));
+    }
+    let us = live.iter().find(|one| one.uid == uid && !one.is_deleted)?;
+    let (generation, length) = *state.begun.get(&(process, us.name.clone()))?;
+    // Once all of another release was written, nobody misses what only the installed one has.
+    let begun = us.begun(told);
+    let is_there = |body: &Value| before.get(&named(body).0).is_some_and(|object| is_shared_by(object, uid));
+    let is_over = begun.is_some_and(|begun| told.story.releases[begun].iter().all(is_there));
+    let installed = us.installed(told).filter(|_| !is_over);
+    // What nobody has told the process yet, it does not know.
+    let wanted = us.wanted(told).filter(|_| us.generation() == generation);
+    for (role, release) in [("installed", installed), ("wanted", wanted)] {
+        if release.is_some_and(|release| declares(told, release, key)) {
+            return Some(format!("{what}, which the {role} release of {} declares, is deleted", us.name));
+        }
+    }
+    let phase = |key: &Key| state.server.kind(&key.kind).map(|kind| Phase::of(&kind.group, &key.kind));
+    let stays =
+        |key: &Key| [begun, installed, wanted].into_iter().flatten().any(|release| declares(told, release, key));
+    let is_later = |other: &Key| phase(other) > phase(key) && !OWN.contains(&other.kind.as_str());
+    let mut waiting = before.iter().filter(|(other, object)| {
+        self::owner(object) == Some(uid) && is_later(other) && !stays(other) && !object.is_terminating
+    });
+    if let Some((other, _)) = waiting.next() {
+        return Some(format!("{what} is deleted before {} {:?}, which needs it, is gone", other.kind, other.name));
+    }
+    // Nobody can ask and delete in one request: what is made between the two is lost.
+    let defined = was.value["spec"]["names"]["kind"].as_str().filter(|_| key.kind == CRD)?;
+    let is_older = |object: &Object| object.version <= state.version_at(length);
+    let mut instances =
+        before.iter().filter(|(other, object)| other.kind == defined && !object.is_terminating && is_older(object));
+    instances.next().map(|(instance, _)| {
+        format!("{what} is deleted with {} {:?}, which nobody has deleted", defined, instance.name)
+    })
+}
+
+/// What garbage collection took although a deployment that is not deleted says that it has it.
+pub fn of_collection(state: &State, told: &Told, before: &Objects) -> Option<String> {
+    let after = &state.server.objects;
+    let gone = |key: &Key| {
+        before.get(key).is_some_and(|was| !was.is_terminating)
+            && after.get(key).is_none_or(|object| object.is_terminating)
+    };
+    deployments(after).iter().find_map(|this| {
+        let is_said = this.is("Installed", ConditionStatus::True) && !this.is_deleted && this.begun(told).is_none();
+        let release = this.installed(told).filter(|_| is_said)?;
+        let lost = told.story.releases[release].iter().map(|body| named(body).0).find(|key| gone(key))?;
+        Some(format!("{} {:?}, which {} has, is collected as garbage", lost.kind, lost.name, this.name))
+    })
+}
+
+/// What is wrong when nothing happens any more.
+pub fn of_rest(state: &State, told: &Told) -> Option<String> {
+    let objects = &state.server.objects;
+    let all = deployments(objects);
+    all.iter().filter(|this| !this.is_deleted).find_map(|this| {
+        let wrong = of_deployment(objects, told, this)?;
+        Some(format!("at rest, {}: {wrong}; its status says {}", this.name, words(&this.status)))
+    })
+}
+
+fn of_deployment(objects: &Objects, told: &Told, this: &Deployment) -> Option<String> {
+    let (installed, wanted) = (this.installed(told), this.wanted(told));
+    let is_current = this.status.observed_generation == Some(this.generation());
+    if !is_current {
+        return Some("what is asked for was not looked at".to_owned());
+    }
+    let is_ready = this.is("Ready", ConditionStatus::True);
+    if let Some(release) = installed.filter(|_| this.is("Installed", ConditionStatus::True)) {
+        let is_kept = !this.object.spec.suspend && this.begun(told).is_none();
+        let mut declared = told.story.releases[release].iter().filter(|_| is_kept);
+        if let Some(wrong) = declared.find_map(|body| differs(objects, this, body)) {
+            return Some(format!("Installed is True, and {wrong}"));
+        }
+    }
+    if is_ready && installed != wanted && !this.object.spec.suspend {
+        return Some("Ready is True, and what is asked for is not installed".to_owned());
+    }
+    if is_ready && !this.object.spec.suspend {
+        let release = installed?;
+        return told.story.releases[release].iter().find_map(|body| policy_differs(objects, this, body));
+    }
+    let is_told = this.status.conditions.iter().any(|condition| condition.type_ == "Stalled");
+    let is_waiting = this.object.spec.depends_on.iter().any(|needed| {
+        let needed = Key::new("BundleDeployment", &needed.name);
+        objects.get(&needed).is_none_or(|needed| {
+            let ready = needed.value["status"]["conditions"].as_array().into_iter().flatten();
+            !ready.clone().any(|one| one["type"] == "Ready" && one["status"] == "True")
+        })
+    });
+    (!is_ready && !is_told && !is_waiting && !this.object.spec.suspend)
+        .then(|| "it is neither Ready nor Stalled".to_owned())
+}
+
+/// How an object is not as `body` declares it, if the status does not say so.
+fn differs(objects: &Objects, this: &Deployment, body: &Value) -> Option<String> {
+    let (key, _) = named(body);
+    if is_told(&this.status, &key) {
+        return None;
+    }
+    let what = format!("{} {:?}", key.kind, key.name);
+    let Some(live) = objects.get(&key).filter(|live| !live.is_terminating) else {
+        return Some(format!("{what} is not there"));
+    };
+    if owner(live) != Some(&this.uid) && !is_shared_by(live, &this.uid) {
+        return Some(format!("{what} is not its own"));
+    }
+    if key.kind == CRD {
+        return lacks_version(body, live).map(|version| format!("{what} lacks version {version}"));
+    }
+    let contested = this.status.inventory.iter().flat_map(|inventory| &inventory.contested);
+    let contested: Vec<_> = contested.filter(|field| field.kind == key.kind && field.name == key.name).collect();
+    let compared = compare(body, &live.value);
+    let is_declared = |path: &&Vec<String>| path.first().is_some_and(|key| key == "f:data" || key == "f:spec");
+    let mut wrong = compared.removed.iter().chain(&compared.modified).filter(is_declared);
+    let wrong = wrong.find(|path| !contested.iter().any(|field| path.starts_with(&field.path)))?;
+    Some(format!("{} of {what} is not as declared", wrong.join(".")))
+}
+
+/// The first version that is declared and that the CRD does not serve. It may have more.
+fn lacks_version(body: &Value, live: &Object) -> Option<String> {
+    let versions = |body: &Value| body["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    let is_served = |name: &Value| {
+        versions(&live.value).iter().any(|version| version["name"] == *name && version["served"] == true)
+    };
+    let declared = versions(body).into_iter().filter(|version| version["served"] == true);
+    let mut names = declared.map(|version| version["name"].clone());
+    names.find(|name| !is_served(name)).map(|name| name.to_string())
+}
+
+/// Whether the status names the object: as missing, kept, used or left.
+fn is_told(status: &BundleDeploymentStatus, key: &Key) -> bool {
+    let (quoted, path) = (format!("{:?}", key.name), format!("/{}:", key.name));
+    let told = status.conditions.iter().filter(|condition| matches!(condition.type_.as_str(), "Ready" | "Contested"));
+    told.into_iter().any(|condition| condition.message.contains(&quoted) || condition.message.contains(&path))
+}
+
+fn policy_differs(objects: &Objects, this: &Deployment, body: &Value) -> Option<String> {
+    let (key, _) = named(body);
+    let live = objects.get(&key).filter(|live| owner(live) == Some(&this.uid))?;
+    let goes = match this.object.spec.deletion_policy.unwrap_or_default() {
+        DeletionPolicy::Delete | DeletionPolicy::InOrder => true,
+        DeletionPolicy::Orphan => false,
+        DeletionPolicy::KeepCRDs => key.kind != CRD,
+    };
+    let has_owner = owners(live).any(|owner| owner["controller"] == true);
+    (goes != has_owner)
+        .then(|| format!("Ready is True, and the deletion policy of {} {:?} is not carried out", key.kind, key.name))
+}
+
+/// What a status says, in short.
+fn words(status: &BundleDeploymentStatus) -> String {
+    let all = status
+        .conditions
+        .iter()
+        .filter(|condition| matches!(condition.type_.as_str(), "Installed" | "Ready" | "Stalled"));
+    let said = all.map(|one| format!("{}={:?} ({}: {})", one.type_, one.status, one.reason, one.message));
+    said.collect::<Vec<_>>().join(", ")
+}
