@@ -57,6 +57,7 @@ fn keeps_every_promise_in_random_histories() {
     let shared_memory = Path::new("/dev/shm");
     let folder =
         if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }.unwrap();
+    process::note_panics();
     let store = Store::open(folder.path()).unwrap();
     let told: Vec<Told> = stories().into_iter().map(|story| Told::new(story, &store)).collect();
 

@@ -19,10 +19,11 @@ use crate::wire::{Asked, failure};
 
 /// A step takes so long.
 const TICK: Duration = Duration::from_millis(1);
-/// At rest nothing changes for so long.
-const REST: Duration = Duration::from_hours(3);
+/// At rest nothing changes for so long; or for so long and so many requests of who polls.
+const REST: Duration = Duration::from_hours(5);
+const POLLED: (Duration, usize) = (Duration::from_mins(30), 200);
 /// So many steps after the last disturbance there has to be rest.
-const STEPS: usize = 3_000;
+const STEPS: usize = 5_000;
 
 /// What went wrong, and all that happened until then.
 pub struct Violation {
@@ -134,6 +135,9 @@ impl<'a> History<'a> {
         }
         loop {
             sleep(TICK).await;
+            if let Some(panic) = process::take_panic() {
+                return Err(panic);
+            }
             if self.hands + self.faults > 0 {
                 self.calm_since = self.size.steps;
             }
@@ -168,7 +172,9 @@ impl<'a> History<'a> {
             return Ok(false);
         }
         let longest = if self.hands > 0 { Duration::from_secs(self.numbers.within(1..900)) } else { REST };
-        let (length, until) = (self.cluster.lock().log.len(), Instant::now() + longest);
+        let (length, begun, asked) = (self.cluster.lock().log.len(), Instant::now(), self.size.requests);
+        let until = begun + longest;
+        let is_polled = |requests: usize| begun.elapsed() >= POLLED.0 && requests - asked >= POLLED.1;
         while let Ok(()) =
             timeout(until.saturating_duration_since(Instant::now()), self.cluster.arrived.notified()).await
         {
@@ -179,8 +185,15 @@ impl<'a> History<'a> {
                 return Ok(false);
             }
             for _ in 0..all.len() {
+                // A process that was killed has asked nothing.
+                if self.cluster.lock().pending.is_empty() {
+                    break;
+                }
                 self.size.steps += 1;
                 self.answer(0)?;
+            }
+            if is_polled(self.size.requests) {
+                break;
             }
             if self.cluster.lock().log.len() != length || self.size.steps - self.calm_since > STEPS {
                 return Ok(false);

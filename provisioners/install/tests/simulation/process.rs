@@ -38,6 +38,20 @@ const EPOCH: i64 = 1_767_225_600;
 thread_local! {
     /// When the history of this thread began.
     static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// What a task of it has panicked with.
+    static PANIC: Cell<Option<String>> = const { Cell::new(None) };
+}
+
+/// Notes panics: a queue takes them for a reconcile that failed.
+pub fn note_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("{panic}");
+        PANIC.set(Some(panic.to_string()));
+    }));
+}
+
+pub fn take_panic() -> Option<String> {
+    PANIC.take()
 }
 
 /// A history begins on this thread.

@@ -18,6 +18,7 @@ use crate::story::{Told, named, release_of};
 pub type Objects = BTreeMap<Key, Arc<Object>>;
 
 const CRD: &str = "CustomResourceDefinition";
+const NEITHER: &str = "it is neither Ready nor Stalled";
 /// Kinds that the controller has for itself.
 const OWN: [&str; 6] = ["Bundle", "BundleDeployment", "ControllerRevision", "Lease", "Plan", "Secret"];
 
@@ -164,7 +165,10 @@ fn of_deletion(
     let (generation, length) = *state.begun.get(&(process, us.name.clone()))?;
     // Once all of another release was written, nobody misses what only the installed one has.
     let begun = us.begun(told);
-    let is_there = |body: &Value| before.get(&named(body).0).is_some_and(|object| is_shared_by(object, uid));
+    let is_there = |body: &Value| {
+        let live = before.get(&named(body).0);
+        live.is_some_and(|live| self::owner(live) == Some(uid) || is_shared_by(live, uid))
+    };
     let is_over = begun.is_some_and(|begun| told.story.releases[begun].iter().all(is_there));
     let installed = us.installed(told).filter(|_| !is_over);
     // What nobody has told the process yet, it does not know.
@@ -215,6 +219,11 @@ pub fn of_rest(state: &State, told: &Told) -> Option<String> {
     let all = deployments(objects);
     all.iter().filter(|this| !this.is_deleted).find_map(|this| {
         let wrong = of_deployment(objects, told, this)?;
+        let lacks_kind = |body: &Value| state.server.kind(&named(body).0.kind).is_none();
+        let is_unserved = this.wanted(told).is_some_and(|release| told.story.releases[release].iter().any(lacks_kind));
+        if is_unserved && wrong == NEITHER && words(&this.status).contains("RequiredResourceNotFound") {
+            return None;
+        }
         Some(format!("at rest, {}: {wrong}; its status says {}", this.name, words(&this.status)))
     })
 }
@@ -249,7 +258,7 @@ fn of_deployment(objects: &Objects, told: &Told, this: &Deployment) -> Option<St
         })
     });
     (!is_ready && !is_told && !is_waiting && !this.object.spec.suspend)
-        .then(|| "it is neither Ready nor Stalled".to_owned())
+        .then(|| NEITHER.to_owned())
 }
 
 /// How an object is not as `body` declares it, if the status does not say so.

@@ -243,7 +243,9 @@ async fn one(
     match &outcome {
         Ok(Outcome::Applied(written, _)) => note(run, step, written),
         Ok(Outcome::Paused(fingerprint)) => note_paused(run, step, fingerprint.clone()).await,
-        Ok(Outcome::Used | Outcome::Replaceable) | Err(_) => {}
+        // It may have been ours before.
+        Ok(Outcome::Used) => drop(run.view.tracker.tracked().objects.remove(&step.key)),
+        Ok(Outcome::Replaceable) | Err(_) => {}
     }
     (step.key.clone(), outcome)
 }

@@ -153,13 +153,18 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
         if steps.is_empty() {
             continue;
         }
-        let failed = Failed(repair_phase(run, &steps).await);
+        let (failed, is_lost) = repair_phase(run, &steps).await;
+        let failed = Failed(failed);
         if failed.is_superseded() {
             refresh_proof(&mut run.view);
             return Ended::Superseded;
         }
         if !failed.0.is_empty() {
             return give_up(&mut run.view, &plan, &failed);
+        }
+        // Which objects are somebody else's is noted where all are applied.
+        if is_lost {
+            return Ended::NeedsInstall(Why::Resync);
         }
         if phase == Phase::Crds {
             served(run, &steps).await;
@@ -218,7 +223,8 @@ fn refresh_proof(view: &mut View) {
     }
 }
 
-async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
+/// Repairs objects that do not need one another. Returns what failed, and whether one of them is somebody else's now.
+async fn repair_phase(run: &mut Run, steps: &[&Step]) -> (Vec<put::Error>, bool) {
     let reads: Vec<_> = steps.iter().map(|step| read(&run.view, step)).collect();
     let live = futures::stream::iter(reads).buffered(PARALLEL).collect::<Vec<_>>().await;
     for (step, live) in steps.iter().zip(&live) {
@@ -231,10 +237,11 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
     let writes: Vec<_> = steps.iter().zip(live).map(|(step, live)| one(run, step, live)).collect();
     let results = futures::stream::iter(writes).buffered(PARALLEL).collect::<Vec<_>>().await;
     let (mut failed, mut put_back, now) = (Vec::new(), Vec::new(), run.view.reads.now());
+    let is_lost = results.iter().flatten().any(|repaired| matches!(repaired, Repaired::Lost));
     for (step, result) in steps.iter().zip(results) {
         if let (Ok(repaired), Installation::Applied { differences, .. }) = (&result, &mut run.view.memory.installation)
         {
-            if repaired.is_paused {
+            if matches!(repaired, Repaired::Paused) {
                 differences.paused.insert(step.key.clone());
             } else {
                 differences.paused.remove(&step.key);
@@ -242,13 +249,14 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
         }
         let repairs = run.view.memory.repairs.entry(step.key.clone()).or_default();
         match result {
-            Ok(Repaired { is_changed, is_restored, set, .. }) => {
+            Ok(Repaired::Applied { is_changed, is_restored, set }) => {
                 repairs.repaired(is_changed, set, now);
                 if is_restored {
                     metrics::count_repair(rukpak_runtime::metrics::Outcome::Succeeded);
                     put_back.push(*step);
                 }
             }
+            Ok(Repaired::Paused | Repaired::Lost | Repaired::Used) => repairs.repaired(false, None, now),
             Err(error) => {
                 metrics::count_repair(rukpak_runtime::metrics::Outcome::Failed);
                 repairs.failed(error.class(), now);
@@ -257,7 +265,7 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> Vec<put::Error> {
         }
     }
     tell(run, &put_back);
-    failed
+    (failed, is_lost)
 }
 
 async fn read(view: &View, step: &Step) -> Result<Option<Written>, put::Error> {
@@ -288,21 +296,22 @@ fn is_paused(view: &View, step: &Step, live: Option<&Written>) -> bool {
 }
 
 /// What came of one object.
-struct Repaired {
-    /// Whether it was written, and be it only to give a field up.
-    is_changed: bool,
-    /// Whether it was not as it should be.
-    is_restored: bool,
-    /// Our set of fields afterwards.
-    set: Option<Value>,
-    /// Whether it is left as it is on request.
-    is_paused: bool,
-}
-
-impl Repaired {
-    fn unchanged(is_paused: bool) -> Self {
-        Self { is_changed: false, is_restored: false, set: None, is_paused }
-    }
+enum Repaired {
+    /// It was applied.
+    Applied {
+        /// Whether it was written, and be it only to give a field up.
+        is_changed: bool,
+        /// Whether it was not as it should be.
+        is_restored: bool,
+        /// Our set of fields afterwards.
+        set: Option<Value>,
+    },
+    /// It is left as it is on request.
+    Paused,
+    /// It was ours, and is somebody else's now, who made it again first.
+    Lost,
+    /// It is somebody else's, as before.
+    Used,
 }
 
 /// Whether the write changed more than who owns which field: replicas that were scaled are given up, and stay.
@@ -340,7 +349,7 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
         let owned = live.filter(|live| run.view.owner.owns_fully(&live.metadata));
         let fingerprint = owned.map(|live| Fingerprint::of(&live.metadata, &run.view.owner, FIELD_MANAGER));
         note_paused(run, step, fingerprint).await;
-        return Ok(Repaired::unchanged(true));
+        return Ok(Repaired::Paused);
     }
     let uid = live.as_ref().and_then(|live| live.metadata.uid.clone());
     let tracked = run.view.tracker.tracked().objects.get(&step.key).map(|tracked| tracked.fingerprint.clone());
@@ -372,15 +381,17 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
             }
             note(run, step, &written);
             let set = fields::applied(&written.metadata, FIELD_MANAGER).cloned();
-            Ok(Repaired { is_changed, is_restored, set, is_paused: false })
+            Ok(Repaired::Applied { is_changed, is_restored, set })
         }
         Outcome::Paused(fingerprint) => {
             note_paused(run, step, fingerprint).await;
-            Ok(Repaired::unchanged(true))
+            Ok(Repaired::Paused)
         }
         Outcome::Used | Outcome::Replaceable => {
-            run.view.tracker.tracked().drifted.remove(&step.key);
-            Ok(Repaired::unchanged(false))
+            let mut inbox = run.view.tracker.tracked();
+            inbox.drifted.remove(&step.key);
+            let was_ours = inbox.objects.remove(&step.key).is_some();
+            Ok(if was_ours { Repaired::Lost } else { Repaired::Used })
         }
     }
 }
