@@ -42,6 +42,8 @@ pub struct State {
     silent: Vec<Watch>,
     /// By process and deployment: the generation that its last reconcile began with, and the length of the log then.
     pub begun: BTreeMap<(usize, String), (i64, usize)>,
+    /// By deployment: the content that is begun, and what was applied since.
+    pub applied: BTreeMap<String, (Value, BTreeSet<Key>)>,
 }
 
 /// A change of an object.
@@ -151,6 +153,14 @@ impl State {
     /// Takes what the server has to tell into the log.
     pub fn note(&mut self) {
         for event in std::mem::take(&mut self.server.events) {
+            if event.key.kind == "BundleDeployment" {
+                let begun = &event.object.value["status"]["inventory"]["pending"]["contentDigest"];
+                let (before, applied) = self.applied.entry(event.key.name.clone()).or_default();
+                if before != begun {
+                    before.clone_from(begun);
+                    applied.clear();
+                }
+            }
             let before = if event.is_gone {
                 self.last.remove(&event.key)
             } else {
@@ -167,6 +177,11 @@ impl State {
         }
         let reply = asked.answer(&mut self.server, now);
         self.note();
+        let owner = asked.body["metadata"]["labels"]["core.rukpak.io/owner-name"].as_str();
+        let place = asked.place(&self.server).filter(|_| asked.is_apply && asked.is_write() && reply.0 == 200);
+        if let (Some(place), Some((_, applied))) = (place, owner.and_then(|owner| self.applied.get_mut(owner))) {
+            applied.extend(place.name.map(|name| Key { kind: place.kind, name }));
+        }
         Some(reply)
     }
 

@@ -165,11 +165,13 @@ fn of_deletion(
     let (generation, length) = *state.begun.get(&(process, us.name.clone()))?;
     // Once all of another release was written, nobody misses what only the installed one has.
     let begun = us.begun(told);
-    let is_there = |body: &Value| {
-        let live = before.get(&named(body).0);
-        live.is_some_and(|live| self::owner(live) == Some(uid) || is_shared_by(live, uid))
+    let applied = state.applied.get(&us.name).map(|(_, applied)| applied);
+    let is_written = |body: &Value| {
+        let (key, _) = named(body);
+        let is_there = |live: &Object| self::owner(live) == Some(uid) || is_shared_by(live, uid);
+        applied.is_some_and(|applied| applied.contains(&key)) || before.get(&key).is_some_and(|live| is_there(live))
     };
-    let is_over = begun.is_some_and(|begun| told.story.releases[begun].iter().all(is_there));
+    let is_over = begun.is_some_and(|begun| told.story.releases[begun].iter().all(is_written));
     let installed = us.installed(told).filter(|_| !is_over);
     // What nobody has told the process yet, it does not know.
     let wanted = us.wanted(told).filter(|_| us.generation() == generation);

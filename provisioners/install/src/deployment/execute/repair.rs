@@ -8,7 +8,7 @@ use kube::Resource;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_crds::{Inventory, InventoryKind};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::applied::Applied;
+use rukpak_plan::applied::{Applied, Objects};
 use rukpak_plan::kind::is_crd;
 use rukpak_plan::memory::{Installation, Problem, Stage};
 use rukpak_plan::opt_out::Ignored;
@@ -71,13 +71,26 @@ pub(super) async fn resume(view: &mut View, release: &Release) {
     let renderer = view.renderer(release);
     let resumed = Applied::resumed(&inventory, release, &renderer, &objects, missing);
     // What is there is looked at, even if it is not as it was left, and the content to repair it is missing.
-    view.tracker.tracked().objects = objects;
+    take_up(view, objects);
     match resumed {
         Some(applied) => {
             view.memory.learn_resumed(&view.observed, applied, now);
             resume_shared(view);
         }
         None => differs(view, release),
+    }
+}
+
+/// Takes up objects as the watches have shown them. What these have told since, while health was read, was news for nobody.
+fn take_up(view: &View, objects: Objects) {
+    let mut tracked = view.tracker.tracked();
+    let shown: Vec<_> = objects.iter().map(|(key, object)| (key.clone(), object.fingerprint.uid.clone())).collect();
+    tracked.objects = objects;
+    for (key, uid) in shown {
+        match view.reads.dependents.get(&key) {
+            Some(seen) => tracked.note_seen(&view.owner, &key, &seen.owner, &seen.fingerprint),
+            None => tracked.note_lost(&key, &uid),
+        };
     }
 }
 
