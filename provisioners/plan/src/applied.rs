@@ -75,16 +75,16 @@ impl Applied {
         Self { digest, objects: objects.len(), renderer: renderer.to_owned(), release, missing }
     }
 
-    /// The same after repairs: some fingerprints have changed. All that was not repaired is as `renderer` made it then, whatever the spec
+    /// The same after repairs: some fingerprints have changed, and some of the objects that are `used`. All that was not repaired is as `renderer` made it then, whatever the spec
     /// says by now.
     #[must_use]
-    pub fn again(&self, objects: &Objects) -> Self {
-        Self::of(self.release.clone(), &self.renderer, objects, self.missing.clone())
+    pub fn again(&self, used: &[String], objects: &Objects) -> Self {
+        Self::of(self.release.clone(), &using(&self.renderer, used), objects, self.missing.clone())
     }
 
     /// Whether it is the proof of these objects, as `renderer` makes them.
     pub fn proves(&self, renderer: &str, objects: &Objects) -> bool {
-        self.renderer == renderer && self.again(objects) == *self
+        self.renderer == renderer && Self::of(self.release.clone(), renderer, objects, self.missing.clone()) == *self
     }
 
     /// What is installed.
@@ -125,6 +125,15 @@ pub fn rendered_for(renderer: &str, spec: &BundleDeploymentSpec) -> String {
     let rules = rules.map(|rules| format!(" ignoring {}", Digest::sha256(json!(rules).to_string().as_bytes())));
     let account = spec.service_account.as_ref().map(|account| format!(" by {}", account.user_name()));
     [Some(renderer.to_owned()), policy, rules, account].into_iter().flatten().collect()
+}
+
+/// `renderer`, and which CRDs of other BundleDeployments are used, of all objects that are `used`: nobody tells a process that begins
+/// which of them have gone while none looked.
+pub fn using(renderer: &str, used: &[String]) -> String {
+    const USING: &str = " using CustomResourceDefinition ";
+    let renderer = renderer.split_once(USING).map_or(renderer, |(renderer, _)| renderer);
+    let crds: BTreeSet<&str> = used.iter().filter_map(|used| used.strip_prefix("CustomResourceDefinition ")).collect();
+    crds.into_iter().fold(renderer.to_owned(), |renderer, crd| format!("{renderer}{USING}{crd}"))
 }
 
 /// What is not healthy, a line an object, in the form of upstream.
@@ -267,7 +276,7 @@ mod tests {
         assert_eq!(rendered_for("plain/1", &BundleDeploymentSpec::default()), "plain/1");
 
         let objects = Objects::new();
-        let repaired = Applied::of(release.clone(), &old, &objects, Vec::new()).again(&objects);
+        let repaired = Applied::of(release.clone(), &old, &objects, Vec::new()).again(&[], &objects);
         assert!(repaired.proves(&old, &objects) && !repaired.proves(&new, &objects));
         let mut inventory = Inventory::default();
         repaired.write(&mut inventory);

@@ -293,7 +293,8 @@ async fn finish(
     let pruning = prune::prune(run, members, bases, &declared, why).await?;
     note_taken_back(&mut run.view, plan);
     forget_kinds(&mut run.view, plan, &unlisted, &pruning);
-    let renderer = run.view.renderer(&plan.release);
+    let used: Vec<String> = done.used.iter().map(used_name).collect();
+    let renderer = run.view.renderer_using(&plan.release, &used);
     let applied = Applied::by(plan, &renderer, &run.view.tracker.tracked().objects, |key| done.is_left(key));
     for (key, set) in &done.own {
         run.view.memory.repairs.entry(key.clone()).and_modify(|repairs| repairs.own(set));
@@ -306,7 +307,7 @@ async fn finish(
                 run.view.reads.trackers.block(&run.view.owner.name, key);
             }
             let differences = Differences {
-                used: done.used.iter().map(used_name).collect(),
+                used,
                 kept: done.kept,
                 paused: done.paused,
                 policy: run.view.observed.deployment.spec.deletion_policy.unwrap_or_default(),

@@ -14,7 +14,7 @@ use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
 use rukpak_format::Proxy;
 use rukpak_plain::ObjectKey;
-use rukpak_plan::applied::{complaints, rendered_for};
+use rukpak_plan::applied::{complaints, rendered_for, using};
 use rukpak_plan::memory::Memory;
 use rukpak_plan::observed::{Dependencies, DependencyGraph, Observed};
 use rukpak_plan::owner::{self, Predecessors};
@@ -124,6 +124,11 @@ impl View {
     pub fn renderer(&self, release: &rukpak_plan::Release) -> String {
         let renderer = rukpak_format::renderer(release, self.reads.settings.bundle_certificates);
         rendered_for(&renderer, &self.observed.deployment.spec)
+    }
+
+    /// The same, and which CRDs of other BundleDeployments it uses.
+    pub fn renderer_using(&self, release: &rukpak_plan::Release, used: &[String]) -> String {
+        using(&self.renderer(release), used)
     }
 
     /// Takes what the watches have put into the inbox: objects that really differ from what was applied.

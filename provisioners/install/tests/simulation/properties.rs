@@ -223,7 +223,7 @@ pub fn of_rest(state: &State, told: &Told) -> Option<String> {
         let wrong = of_deployment(objects, told, this)?;
         let lacks_kind = |body: &Value| state.server.kind(&named(body).0.kind).is_none();
         let is_unserved = this.wanted(told).is_some_and(|release| told.story.releases[release].iter().any(lacks_kind));
-        if is_unserved && wrong == NEITHER && words(&this.status).contains("RequiredResourceNotFound") {
+        if is_unserved && wrong == NEITHER && words(&this.status).contains("resource mapping not found") {
             return None;
         }
         Some(format!("at rest, {}: {wrong}; its status says {}", this.name, words(&this.status)))
@@ -259,8 +259,7 @@ fn of_deployment(objects: &Objects, told: &Told, this: &Deployment) -> Option<St
             !ready.clone().any(|one| one["type"] == "Ready" && one["status"] == "True")
         })
     });
-    (!is_ready && !is_told && !is_waiting && !this.object.spec.suspend)
-        .then(|| NEITHER.to_owned())
+    (!is_ready && !is_told && !is_waiting && !this.object.spec.suspend).then(|| NEITHER.to_owned())
 }
 
 /// How an object is not as `body` declares it, if the status does not say so.

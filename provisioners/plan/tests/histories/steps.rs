@@ -177,7 +177,7 @@ impl Run<'_> {
             }
         }
         if let Installation::Applied { applied, .. } = &mut self.world.memory.installation {
-            *applied = applied.again(&self.world.objects);
+            *applied = applied.again(&[], &self.world.objects);
         }
         if self.observed.drifted.is_empty() {
             self.world.memory.learn_repaired();

@@ -106,7 +106,7 @@ impl Run<'_> {
         }
         let objects = self.inbox().objects.clone();
         if let Installation::Applied { applied, differences, .. } = &mut self.memory.installation {
-            *applied = applied.again(&objects);
+            *applied = applied.again(&[], &objects);
             // What was inherited is not somebody else's any more.
             let is_shared = |key: &&ObjectKey| put::is_namespace(key) || is_crd(key);
             let own: BTreeSet<String> = objects.keys().filter(is_shared).map(used_name).collect();

@@ -6,7 +6,6 @@
 use std::pin::pin;
 
 use futures::StreamExt;
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::DynamicObject;
@@ -122,7 +121,7 @@ async fn create(run: &mut Run, step: &Step, hook: &Hook, bases: &Bases) -> Resul
 
 /// Ends the attempt until the hook is over, or the object of an earlier run is gone.
 async fn wait(run: &mut Run, hook: &Hook, metadata: ObjectMeta, bases: &Bases) -> Stopped {
-    let (limit, now) = (hook::limit(&run.view.observed), Timestamp::now());
+    let (limit, now) = (hook::limit(&run.view.observed), run.view.reads.now());
     let since = metadata.deletion_timestamp.as_ref().or(metadata.creation_timestamp.as_ref());
     let until = later(since.map_or(now, |since| since.0), limit);
     if until <= now {

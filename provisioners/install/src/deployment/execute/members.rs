@@ -298,7 +298,7 @@ pub(super) fn settled(view: &View, plan: &Plan, members: &Members, bases: &Bases
     let tracked = view.tracker.tracked();
     let renderer = view.renderer(&installed.release);
     let is_proven = *applied.release() == installed.release
-        && applied.proves(&renderer, &tracked.objects)
+        && applied.proves(&view.renderer_using(&installed.release, &differences.used), &tracked.objects)
         && view.renderer(&plan.release) == renderer
         && !differences.has_other_proxy(&view.observed, &installed.release)
         // What stays as it is has to be told again, which takes a write.

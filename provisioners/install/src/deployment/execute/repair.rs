@@ -68,14 +68,16 @@ pub(super) async fn resume(view: &mut View, release: &Release) {
     for key in missing.iter().flat_map(|missing| missing.keys(&view.reads.settings.system_namespace)) {
         objects.remove(&key);
     }
-    let renderer = view.renderer(release);
+    let shared: Vec<_> = view.reads.dependents.shared(&view.owner).iter().map(Identity::key).collect();
+    let used: Vec<String> = shared.iter().map(used_name).collect();
+    let renderer = view.renderer_using(release, &used);
     let resumed = Applied::resumed(&inventory, release, &renderer, &objects, missing);
     // What is there is looked at, even if it is not as it was left, and the content to repair it is missing.
     take_up(view, objects);
     match resumed {
         Some(applied) => {
             view.memory.learn_resumed(&view.observed, applied, now);
-            resume_shared(view);
+            resume_shared(view, &shared, used);
         }
         None => differs(view, release),
     }
@@ -95,13 +97,12 @@ fn take_up(view: &View, objects: Objects) {
 }
 
 /// What is used with others was not applied: its end is drift, as after an installation.
-fn resume_shared(view: &mut View) {
-    let keys: Vec<_> = view.reads.dependents.shared(&view.owner).iter().map(Identity::key).collect();
-    for key in &keys {
+fn resume_shared(view: &mut View, keys: &[ObjectKey], used: Vec<String>) {
+    for key in keys {
         view.reads.trackers.block(&view.owner.name, key);
     }
     if let Installation::Applied { differences, .. } = &mut view.memory.installation {
-        differences.used = keys.iter().map(used_name).collect();
+        differences.used = used;
     }
 }
 
@@ -225,11 +226,11 @@ fn give_up(view: &mut View, plan: &Plan, failed: &Failed) -> Ended {
 fn refresh_proof(view: &mut View) {
     if let Installation::Applied { applied, differences, .. } = &mut view.memory.installation {
         let tracked = view.tracker.tracked();
-        *applied = applied.again(&tracked.objects);
         // What was inherited is not somebody else's any more.
         let is_shared = |key: &&ObjectKey| is_namespace(key) || is_crd(key);
         let own: BTreeSet<String> = tracked.objects.keys().filter(is_shared).map(used_name).collect();
         differences.used.retain(|used| !own.contains(used));
+        *applied = applied.again(&differences.used, &tracked.objects);
     }
     if view.tracker.tracked().drifted.is_empty() {
         view.memory.learn_repaired();
