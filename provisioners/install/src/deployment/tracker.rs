@@ -1,7 +1,7 @@
 //! What the watches and the reconciles of a deployment share: the objects that were applied, and an inbox that watches fill and
 //! only a reconcile empties. Beside it lies the memory, which the reconcile that runs takes out and gives back.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rukpak_plain::ObjectKey;
@@ -160,14 +160,14 @@ impl Trackers {
         is_news
     }
 
-    /// A watch has listed its kind: the deployments that have applied an object of it that is not `listed`. It went before
-    /// the watch began, or the watch is about to see it.
-    pub fn unlisted(&self, group: &str, kind: &str, listed: &HashSet<ObjectKey>) -> Vec<String> {
+    /// A watch has listed its kind: the deployments that have applied an object of it that is not theirs in the list (`is_own`). It went,
+    /// and another may have made it again, before the watch began; or the watch is about to see it.
+    pub fn unlisted(&self, group: &str, kind: &str, is_own: impl Fn(&ObjectKey, &Owner) -> bool) -> Vec<String> {
         let all = self.lock();
         let mut names = Vec::new();
         for one in all.values() {
             let mut tracked = one.tracked();
-            let is_unlisted = |key: &&ObjectKey| key.group == group && key.kind == kind && !listed.contains(*key);
+            let is_unlisted = |key: &&ObjectKey| key.group == group && key.kind == kind && !is_own(key, &one.owner);
             let unlisted: Vec<ObjectKey> = tracked.objects.keys().filter(is_unlisted).cloned().collect();
             if !unlisted.is_empty() {
                 tracked.drifted.extend(unlisted);
@@ -293,6 +293,16 @@ mod tests {
         tracker.tracked().gone = Some(BTreeSet::from(["copy".to_owned()]));
         tracker.put_memory(tracker.take_memory());
         assert_eq!(tracker.tracked().gone, None);
+    }
+
+    #[test]
+    fn what_a_first_list_shows_as_somebody_elses_has_drifted() {
+        let (all, owner) = (Trackers::default(), Owner { name: "a".into(), uid: "1".into() });
+        let key = ObjectKey { group: String::new(), kind: "ConfigMap".into(), namespace: None, name: "c".into() };
+        all.of(&owner).tracked().objects.insert(key.clone(), tracked());
+        assert!(all.unlisted("", "ConfigMap", |_, us| *us == owner).is_empty());
+        assert_eq!(all.unlisted("", "ConfigMap", |_, _| false), ["a"]);
+        assert!(all.of(&owner).tracked().drifted.contains(&key));
     }
 
     #[test]

@@ -309,7 +309,10 @@ impl Hub {
         for key in self.keys(id).into_iter().filter(|key| !listed.contains(&**key)) {
             self.lost(id, &key);
         }
-        for name in self.trackers.unlisted(&id.0, &id.1, listed) {
+        let owner = |key: &ObjectKey| Some(self.lock().get(id)?.index.get(key)?.owner.clone());
+        let is_own =
+            |key: &ObjectKey, us: &Owner| listed.contains(key) && owner(key).is_some_and(|owner| *owner == *us);
+        for name in self.trackers.unlisted(&id.0, &id.1, is_own) {
             self.queue.add(&name);
         }
     }

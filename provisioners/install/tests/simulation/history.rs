@@ -21,9 +21,9 @@ use crate::wire::{Asked, failure};
 const TICK: Duration = Duration::from_millis(1);
 /// At rest nothing changes for so long; or for so long and so many requests of who polls.
 const REST: Duration = Duration::from_hours(5);
-const POLLED: (Duration, usize) = (Duration::from_mins(30), 200);
+const POLLED: (Duration, usize) = (Duration::from_mins(20), 100);
 /// So many steps after the last disturbance there has to be rest.
-const STEPS: usize = 5_000;
+const STEPS: usize = 8_000;
 
 /// What went wrong, and all that happened until then.
 pub struct Violation {
@@ -36,6 +36,12 @@ pub struct Violation {
 pub struct Size {
     pub steps: usize,
     pub requests: usize,
+}
+
+/// A history without a violation.
+pub struct Lived {
+    pub size: Size,
+    pub words: Vec<String>,
 }
 
 /// What may be next.
@@ -122,9 +128,9 @@ impl<'a> History<'a> {
     }
 
     /// Goes on until nothing happens any more.
-    pub async fn run(mut self) -> Result<Size, Violation> {
+    pub async fn run(mut self) -> Result<Lived, Violation> {
         match self.live().await {
-            Ok(()) => Ok(self.size),
+            Ok(()) => Ok(Lived { size: self.size, words: self.words }),
             Err(what) => Err(Violation { what, words: self.words }),
         }
     }
@@ -191,6 +197,9 @@ impl<'a> History<'a> {
                 }
                 self.size.steps += 1;
                 self.answer(0)?;
+            }
+            if self.slots.iter().any(|slot| slot.running.is_none()) {
+                return Ok(false);
             }
             if is_polled(self.size.requests) {
                 break;

@@ -223,7 +223,12 @@ pub fn of_rest(state: &State, told: &Told) -> Option<String> {
         let wrong = of_deployment(objects, told, this)?;
         let lacks_kind = |body: &Value| state.server.kind(&named(body).0.kind).is_none();
         let is_unserved = this.wanted(told).is_some_and(|release| told.story.releases[release].iter().any(lacks_kind));
-        if is_unserved && wrong == NEITHER && words(&this.status).contains("resource mapping not found") {
+        let said = words(&this.status);
+        let is_blocked = said.contains("cannot be imported into the current release");
+        if is_blocked && wrong == NEITHER {
+            return None;
+        }
+        if is_unserved && wrong == NEITHER && said.contains("resource mapping not found") {
             return None;
         }
         Some(format!("at rest, {}: {wrong}; its status says {}", this.name, words(&this.status)))
@@ -272,7 +277,9 @@ fn differs(objects: &Objects, this: &Deployment, body: &Value) -> Option<String>
     let Some(live) = objects.get(&key).filter(|live| !live.is_terminating) else {
         return Some(format!("{what} is not there"));
     };
-    if owner(live) != Some(&this.uid) && !is_shared_by(live, &this.uid) {
+    let is_own = owner(live) == Some(&this.uid) || is_shared_by(live, &this.uid);
+    // One that outlives its owner is used as it is.
+    if !is_own && key.kind != "Namespace" {
         return Some(format!("{what} is not its own"));
     }
     if key.kind == CRD {
