@@ -45,6 +45,7 @@ soak: tools ## Kill and disturb the controller at every write of every operation
 	cargo build --workspace --bins
 	SWEEP=all cargo test --workspace --test suites sweep::
 	RUKPAK_WORLDS=1 cargo test --workspace --test worlds -- --nocapture --test-threads=2
+	RUKPAK_SEED=$$(date +%s) RUKPAK_SIMULATION=10000 cargo test --workspace --test simulation -- --nocapture
 	RUKPAK_SEED=$$(date +%s)000 RUKPAK_REQUESTS=100000 cargo test --workspace --test suites harness::conformance
 	cargo test --workspace --test suites -- --ignored
 

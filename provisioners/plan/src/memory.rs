@@ -183,6 +183,16 @@ impl Memory {
             self.recall_contested(observed);
             self.forget_ignored(observed);
         }
+        self.recall_missing(now);
+    }
+
+    /// What the installed release misses, it misses still when nothing is to be said any more of an upgrade that failed meanwhile.
+    fn recall_missing(&mut self, now: Timestamp) {
+        let Installation::Applied { applied, .. } = &self.installation else { return };
+        if self.failure.is_none() && self.failed_upgrade.is_none() && !applied.missing().is_empty() {
+            let (release, missing) = (applied.release().clone(), applied.missing().to_vec());
+            self.learn_missing(release, &missing, now);
+        }
     }
 
     /// Whether the releases of Helm are to be deleted now: the deployment's annotation asks for it, they may be there, and all that Helm

@@ -170,6 +170,15 @@ impl State {
         }
     }
 
+    /// Takes out the others that ask what a read asks.
+    pub fn take_twins(&mut self, read: &Pending) -> Vec<Pending> {
+        let key = read.asked.is_read().then(|| read.asked.key());
+        let is_twin = |other: &mut Pending| {
+            other.process == read.process && key.as_ref().is_some_and(|key| other.asked.key() == *key)
+        };
+        self.pending.extract_if(.., is_twin).collect()
+    }
+
     /// What the server does with a request, without anybody being told. `None`: it begins a watch.
     pub fn carry_out(&mut self, asked: &Asked, now: &str) -> Option<(u16, Value)> {
         if asked.is_watch() && asked.place(&self.server).is_some() {

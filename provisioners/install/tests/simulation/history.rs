@@ -9,13 +9,14 @@ use rukpak_store::Store;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::cluster::{Cluster, State};
+use crate::cluster::{Cluster, Pending};
+use crate::garbage::{collect, is_garbage};
 use crate::numbers::Numbers;
 use crate::process::{self, Process};
 use crate::properties::{self, Objects};
 use crate::server::{Key, Request};
 use crate::story::{FINALIZER, Told, release_of};
-use crate::wire::{Asked, failure};
+use crate::wire::{Asked, failure, words};
 
 /// A step takes so long.
 const TICK: Duration = Duration::from_millis(1);
@@ -105,7 +106,8 @@ impl<'a> History<'a> {
         let pace = *numbers.one(&[15, 60, 250]);
         let haste = *numbers.one(&[1, 3, 20]);
         let (words, held) = (Vec::new(), BTreeMap::new());
-        let slots = vec![Slot { shard: Shard::default(), running: None }];
+        let shards = told.story.shards.iter().map(|shard| shard.parse::<Shard>().expect("a selector"));
+        let slots = shards.map(|shard| Slot { shard, running: None }).collect();
         let cluster = Cluster::default();
         told.story.begin(&mut cluster.lock());
         let size = Size::default();
@@ -248,9 +250,8 @@ impl<'a> History<'a> {
         let state = &mut *state;
         let mut all: Vec<(Next, u64)> = Vec::new();
         // Those that came at once came in any order.
-        let (server, pending) = (&state.server, &mut state.pending);
-        pending.sort_by_cached_key(|pending| (pending.process, words(&pending.asked, server)));
-        all.extend((0..pending.len()).map(|index| (Next::Answer(index), 6)));
+        state.pending.sort_by_cached_key(|pending| (pending.process, pending.asked.key()));
+        all.extend((0..state.pending.len()).map(|index| (Next::Answer(index), 6)));
         state.watches.retain(|watch| !watch.is_over());
         let now = Instant::now();
         for index in 0..state.watches.len() {
@@ -336,6 +337,8 @@ impl<'a> History<'a> {
     fn answer(&mut self, index: usize) -> Result<(), String> {
         self.size.requests += 1;
         let pending = self.cluster.lock().pending.remove(index);
+        // Which of those that ask the same came first, nothing decides.
+        let twins = self.cluster.lock().take_twins(&pending);
         let (number, told) = (pending.process, self.told);
         let text = words(&pending.asked, &self.cluster.lock().server);
         let fault = self.fault(&pending.asked);
@@ -348,7 +351,7 @@ impl<'a> History<'a> {
             }
             Some(Fault::Broken) => {
                 self.say(&said(" -> the connection breaks"));
-                pending.fail();
+                twins.into_iter().chain([pending]).for_each(Pending::fail);
                 return Ok(());
             }
             Some(fault @ (Fault::Conflict | Fault::Internal | Fault::Unavailable)) => {
@@ -358,7 +361,8 @@ impl<'a> History<'a> {
                     _ => (503, "ServiceUnavailable"),
                 };
                 self.say(&said(&format!(" -> {code}")));
-                pending.reply(failure(code, reason, reason, &json!([])));
+                let reply = failure(code, reason, reason, &json!([]));
+                twins.into_iter().chain([pending]).for_each(|pending| pending.reply(reply.clone()));
                 return Ok(());
             }
             _ => {}
@@ -379,13 +383,13 @@ impl<'a> History<'a> {
         match fault {
             Some(Fault::Lost) => {
                 outcome += " -> the answer is lost";
-                pending.fail();
+                twins.into_iter().chain([pending]).for_each(Pending::fail);
             }
             Some(Fault::KilledAfter) => {
                 outcome += " -> killed after";
                 self.kill(number);
             }
-            _ => pending.reply(reply),
+            _ => twins.into_iter().chain([pending]).for_each(|pending| pending.reply(reply.clone())),
         }
         self.say(&said(&outcome));
         wrong.map_or(Ok(()), Err)
@@ -444,74 +448,4 @@ fn unpacked(content: &Digest, generation: u64) -> Value {
         "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation});
     json!({"phase": "Unpacked", "observedGeneration": generation, "conditions": [condition],
         "pin": {"contentDigest": content.to_string()}})
-}
-
-/// The owners of an object that are gone, and those that are there.
-fn owners(state: &State, object: &crate::server::Object) -> (Vec<Value>, Vec<Value>) {
-    let owners = object.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-    let is_there = |owner: &Value| {
-        let key = Key::new(owner["kind"].as_str().unwrap_or_default(), owner["name"].as_str().unwrap_or_default());
-        state.server.objects.get(&key).is_some_and(|object| owner["uid"] == object.uid.as_str())
-    };
-    owners.into_iter().partition(|owner| !is_there(owner))
-}
-
-fn is_garbage(state: &State) -> bool {
-    let mut all = state.server.objects.values().filter(|object| !object.is_terminating);
-    all.any(|object| !owners(state, object).0.is_empty())
-}
-
-/// What has no owner left goes; of what has some left, those that are gone are taken off.
-fn collect(state: &mut State) {
-    let all: Vec<_> = state.server.objects.iter().map(|(key, object)| (key.clone(), object.clone())).collect();
-    for (key, object) in all.into_iter().filter(|(_, object)| !object.is_terminating) {
-        let (gone, left) = owners(state, &object);
-        if gone.is_empty() {
-            continue;
-        }
-        if left.is_empty() {
-            state.server.delete(&key);
-        } else {
-            let version =
-                state.server.kind(&key.kind).and_then(|kind| kind.versions.first().cloned()).unwrap_or_default();
-            let (body, manager) =
-                (json!({"metadata": {"ownerReferences": left}}), "kube-controller-manager".to_owned());
-            // A version that is not served answers nothing.
-            let _ = state.server.answer(&Request::Patch { key, version, body, manager, is_status: false });
-        }
-    }
-    state.note();
-}
-
-/// A request in words.
-fn words(asked: &Asked, server: &crate::server::Server) -> String {
-    let place = asked.place(server);
-    let trial = if asked.query.contains_key("dryRun") { " as a trial" } else { "" };
-    let Some((place, request)) = place.and_then(|place| Some((asked.request(&place)?, place))).map(|(a, b)| (b, a))
-    else {
-        let query = if asked.is_watch() { " (watch)" } else { "" };
-        return format!("{} {}{query} {:?}", asked.method, asked.path, asked.query.get("labelSelector"));
-    };
-    let by = |body: &Value| {
-        let mut body = body.clone();
-        if let Some(map) = body.as_object_mut() {
-            map.remove("apiVersion");
-            map.remove("kind");
-        }
-        let text = body.to_string();
-        let end = text.floor_char_boundary(600);
-        text[..end].to_owned()
-    };
-    let status = if place.is_status { " status" } else { "" };
-    match request {
-        Request::Get { key, .. } => format!("get {} {:?}", key.kind, key.name),
-        Request::Create { key, .. } if key.kind == "Event" => format!("tell of {:?}", key.name),
-        Request::Create { key, body, .. } => format!("create {} {:?} {}", key.kind, key.name, by(&body)),
-        Request::Apply { key, body, .. } => format!("apply{trial} {} {:?} {}", key.kind, key.name, by(&body)),
-        Request::Patch { key, body, .. } => format!("patch{trial}{status} {} {:?} {}", key.kind, key.name, by(&body)),
-        Request::Delete { key, uid, resource_version, .. } => {
-            format!("delete {} {:?} {uid:?} {resource_version:?}", key.kind, key.name)
-        }
-        Request::List { kind, .. } => format!("list {kind}"),
-    }
 }

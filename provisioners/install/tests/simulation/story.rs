@@ -25,6 +25,8 @@ pub struct Story {
     pub releases: Vec<Vec<Value>>,
     /// The names of the deployments, and the release that each asks for first.
     pub deployments: Vec<(&'static str, usize)>,
+    /// Which deployments each controller works on, as selectors.
+    pub shards: Vec<&'static str>,
     pub hands: Vec<Hand>,
 }
 
@@ -239,7 +241,14 @@ fn one() -> Story {
         deletes("BundleDeployment", "app"),
         creates("hand", deployment("app", 1)),
     ]);
-    Story { name: "one deployment", before: Vec::new(), releases, deployments: vec![("app", 0)], hands }
+    Story {
+        name: "one deployment",
+        before: Vec::new(),
+        releases,
+        deployments: vec![("app", 0)],
+        shards: vec![""],
+        hands,
+    }
 }
 
 fn refuse(state: &mut State, refusal: Refusal) {
@@ -271,7 +280,7 @@ fn two() -> Story {
         sets("other", json!({"dependsOn": [{"name": "app"}]})),
     ]);
     let deployments = vec![("app", 0), ("other", 3)];
-    Story { name: "two deployments", before: Vec::new(), releases, deployments, hands: all }
+    Story { name: "two deployments", before: Vec::new(), releases, deployments, shards: vec![""], hands: all }
 }
 
 /// A custom resource of somebody's CRD, and an object that was there before.
@@ -294,10 +303,31 @@ fn found() -> Story {
         creates("hand", deployment("app", 1)),
     ]);
     let before = vec![definition(&["v1"]), there, config_map("a", "foreign")];
-    Story { name: "objects that were there", before, releases, deployments: vec![("app", 0)], hands }
+    Story { name: "objects that were there", before, releases, deployments: vec![("app", 0)], shards: vec![""], hands }
 }
 
-/// All stories.
+/// Two controllers, and two deployments that are given from one to the other.
+pub fn shards() -> Story {
+    let releases: Vec<_> = ["1", "2", "3"].map(|x| vec![config_map("a", x), config_map("b", x)]).into();
+    let others = ["4", "5"].map(|x| vec![definition(&["v1"]), config_map("c", x)]);
+    let mut hands = hands("app", &[0, 1, 2, 1, 2]);
+    hands.extend([asks("other", 3), asks("other", 4)]);
+    for (name, shard) in [("app", "one"), ("app", "two"), ("app", "one"), ("app", "two"), ("other", "one")] {
+        let body = json!({"metadata": {"labels": {"shard": shard}}});
+        hands.push(changes("BundleDeployment", name, "hand", body));
+    }
+    hands.extend([deletes("ConfigMap", "a"), changes("ConfigMap", "b", "hand", json!({"data": {"x": "theirs"}}))]);
+    Story {
+        name: "two shards",
+        before: Vec::new(),
+        releases: releases.into_iter().chain(others).collect(),
+        deployments: vec![("app", 0), ("other", 3)],
+        shards: vec!["shard!=two", "shard=two"],
+        hands,
+    }
+}
+
+/// All stories with one controller.
 pub fn stories() -> Vec<Story> {
     vec![one(), two(), found()]
 }

@@ -57,6 +57,18 @@ impl Asked {
         self.method != Method::GET && !self.is_trial() && !self.path.ends_with("reviews")
     }
 
+    /// Whether whoever asks the same gets the same answer, and nothing is changed.
+    pub fn is_read(&self) -> bool {
+        self.method == Method::GET && !self.is_watch()
+    }
+
+    /// By which requests are told apart that came at once.
+    pub fn key(&self) -> String {
+        // Events are named by the clock of the machine, and nobody looks at the answer.
+        let body = if self.path.ends_with("/events") { String::new() } else { self.body.to_string() };
+        format!("{} {} {:?} {} {body}", self.method, self.path, self.query, self.is_metadata)
+    }
+
     fn manager(&self) -> String {
         self.query.get("fieldManager").cloned().unwrap_or_else(|| "unknown".to_owned())
     }
@@ -263,4 +275,37 @@ pub fn failure(code: u16, reason: &str, message: &str, causes: &Value) -> Reply 
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
         "reason": reason, "code": code, "details": {"causes": causes}});
     (code, body)
+}
+
+/// A request in words.
+pub fn words(asked: &Asked, server: &Server) -> String {
+    let place = asked.place(server);
+    let trial = if asked.query.contains_key("dryRun") { " as a trial" } else { "" };
+    let Some((place, request)) = place.and_then(|place| Some((asked.request(&place)?, place))).map(|(a, b)| (b, a))
+    else {
+        let query = if asked.is_watch() { " (watch)" } else { "" };
+        return format!("{} {}{query} {:?}", asked.method, asked.path, asked.query.get("labelSelector"));
+    };
+    let by = |body: &Value| {
+        let mut body = body.clone();
+        if let Some(map) = body.as_object_mut() {
+            map.remove("apiVersion");
+            map.remove("kind");
+        }
+        let text = body.to_string();
+        let end = text.floor_char_boundary(600);
+        text[..end].to_owned()
+    };
+    let status = if place.is_status { " status" } else { "" };
+    match request {
+        Request::Get { key, .. } => format!("get {} {:?}", key.kind, key.name),
+        Request::Create { key, .. } if key.kind == "Event" => format!("tell of {:?}", key.name),
+        Request::Create { key, body, .. } => format!("create {} {:?} {}", key.kind, key.name, by(&body)),
+        Request::Apply { key, body, .. } => format!("apply{trial} {} {:?} {}", key.kind, key.name, by(&body)),
+        Request::Patch { key, body, .. } => format!("patch{trial}{status} {} {:?} {}", key.kind, key.name, by(&body)),
+        Request::Delete { key, uid, resource_version, .. } => {
+            format!("delete {} {:?} {uid:?} {resource_version:?}", key.kind, key.name)
+        }
+        Request::List { kind, .. } => format!("list {kind}"),
+    }
 }

@@ -4,7 +4,9 @@ use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus
 
 use super::*;
 use crate::applied::Objects;
+use crate::kind::MissingKind;
 use crate::observed::{Dependencies, Desired};
+use crate::plan::Need;
 
 fn observed(proxy: Option<Digest>) -> Observed {
     Observed {
@@ -42,7 +44,7 @@ fn nothing_waits_for_a_day_because_the_clock_was_put_back_by_one() {
     let mut memory = Memory::default();
     memory.refresh(&observed, now);
     let pruning = Pruning::Awaiting { until: later(now, wait) };
-    memory.learn_applied(nothing(&release), pruning, Differences::default(), now);
+    memory.learn_applied(nothing(&release, Vec::new()), pruning, Differences::default(), now);
     memory.refresh(&observed, yesterday);
     let Installation::Applied { pruning, .. } = &memory.installation else { panic!("it is applied") };
     assert_eq!(pruning.due(), Some(later(yesterday, wait)));
@@ -60,8 +62,8 @@ fn nothing_waits_for_a_day_because_the_clock_was_put_back_by_one() {
     assert!(failure.until.is_some_and(|until| until <= later(yesterday, wait)), "{:?}", failure.until);
 }
 
-/// A release without objects, applied.
-fn nothing(release: &Release) -> Applied {
+/// A release without objects, applied, but for what is missing.
+fn nothing(release: &Release, missing: Vec<Missing>) -> Applied {
     let plan = Plan {
         release: release.clone(),
         certificates_due: None,
@@ -69,7 +71,7 @@ fn nothing(release: &Release) -> Applied {
         properties: Vec::new(),
         namespace: None,
         steps: BTreeMap::new(),
-        missing: Vec::new(),
+        missing,
         hooks: Vec::new(),
     };
     Applied::by(&plan, "", &Objects::new(), |_| false).expect("nothing is missing")
@@ -84,7 +86,7 @@ fn after_a_restart_operators_have_the_proxy_that_the_status_says() {
         let inventory = observed.status.inventory.get_or_insert_default();
         inventory.proxy = recorded.map(|text| digest(text).to_string());
         let mut memory = Memory::default();
-        memory.learn_resumed(&observed, nothing(&release), Timestamp::UNIX_EPOCH);
+        memory.learn_resumed(&observed, nothing(&release, Vec::new()), Timestamp::UNIX_EPOCH);
         let Installation::Applied { differences, .. } = &memory.installation else { panic!("it was applied") };
         assert_eq!(!differences.has_other_proxy(&observed, &release), is_applied, "{recorded:?}");
     }
@@ -108,4 +110,26 @@ fn a_hook_that_is_over_is_looked_at_at_once_and_run_ever_more_rarely_where_it_fa
         }
     }
     assert!(waits[0] < waits[1] && waits[1] < waits[2], "{waits:?}");
+}
+
+#[test]
+fn tells_what_is_missing_again_once_the_upgrade_that_was_refused_is_taken_back() {
+    let release = |text: &str| Release::new(Digest::sha256(text.as_bytes()), Format::Plain, None);
+    let (observed, now) = (observed(None), Timestamp::UNIX_EPOCH);
+    let key = ObjectKey { group: "example.com".into(), kind: "Db".into(), namespace: None, name: "db".into() };
+    let kind = MissingKind { api_version: "example.com/v1".into(), kind: "Db".into() };
+    let missing = vec![Missing { kind, need: Need::Object(key), served: None }];
+    let mut memory = Memory::default();
+    memory.learn_applied(nothing(&release("old"), missing), Pruning::Done, Differences::default(), now);
+    let stage = |memory: &Memory| memory.failure.as_ref().map(|failure| failure.problem.stage);
+    assert_eq!(stage(&memory), Some(Stage::Missing));
+
+    let (message, class) = ("refused".to_owned(), Class::Terminal);
+    let problem = Problem { stage: Stage::Check, message, class, can_go_back: true };
+    memory.learn_failed(&observed, (release("new"), Why::Upgrade), problem, now);
+    memory.refresh(&observed, now);
+    assert_eq!(stage(&memory), None, "the upgrade is told of");
+    memory.failed_upgrade = None;
+    memory.refresh(&observed, now);
+    assert_eq!(stage(&memory), Some(Stage::Missing));
 }

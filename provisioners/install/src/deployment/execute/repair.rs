@@ -68,7 +68,8 @@ pub(super) async fn resume(view: &mut View, release: &Release) {
     for key in missing.iter().flat_map(|missing| missing.keys(&view.reads.settings.system_namespace)) {
         objects.remove(&key);
     }
-    let shared: Vec<_> = view.reads.dependents.shared(&view.owner).iter().map(Identity::key).collect();
+    // In the order in which an installation tells of them.
+    let shared: BTreeSet<_> = view.reads.dependents.shared(&view.owner).iter().map(Identity::key).collect();
     let used: Vec<String> = shared.iter().map(used_name).collect();
     let renderer = view.renderer_using(release, &used);
     let resumed = Applied::resumed(&inventory, release, &renderer, &objects, missing);
@@ -97,7 +98,7 @@ fn take_up(view: &View, objects: Objects) {
 }
 
 /// What is used with others was not applied: its end is drift, as after an installation.
-fn resume_shared(view: &mut View, keys: &[ObjectKey], used: Vec<String>) {
+fn resume_shared(view: &mut View, keys: &BTreeSet<ObjectKey>, used: Vec<String>) {
     for key in keys {
         view.reads.trackers.block(&view.owner.name, key);
     }
