@@ -11,7 +11,7 @@ mod cluster;
 mod garbage;
 #[path = "simulation/history.rs"]
 mod history;
-#[path = "simulation/numbers.rs"]
+#[path = "../../plan/tests/worlds/numbers.rs"]
 mod numbers;
 #[path = "simulation/process.rs"]
 mod process;

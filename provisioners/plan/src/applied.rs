@@ -332,6 +332,14 @@ mod tests {
     }
 
     #[test]
+    fn a_proof_names_the_definitions_of_others_that_are_used_now() {
+        let used = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let before = using("plain/1", &used(&["Namespace a", "CustomResourceDefinition b"]));
+        assert_ne!(before, "plain/1");
+        assert_eq!(using(&before, &used(&["Namespace a"])), "plain/1");
+    }
+
+    #[test]
     fn objects_leave_in_the_reverse_order_of_applying_and_once() {
         let going: ObjectMeta =
             serde_json::from_value(json!({"uid": "g", "deletionTimestamp": "2026-01-01T00:00:00Z"})).unwrap();

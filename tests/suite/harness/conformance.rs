@@ -3,6 +3,8 @@
 //! Both get the same random requests; answers, refusals, and what the objects are then have to be the same: values, generations,
 //! who owns which fields, what terminates, and whether anything was written at all.
 
+#[path = "../../../provisioners/plan/tests/worlds/numbers.rs"]
+mod numbers;
 #[path = "../../../provisioners/plan/tests/worlds/requests.rs"]
 pub mod requests;
 #[path = "../../../provisioners/plan/tests/worlds/server.rs"]

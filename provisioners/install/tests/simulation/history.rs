@@ -1,6 +1,7 @@
 //! A history: the seed decides what is next. Between two steps everything that can run has run.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use rukpak_content::Digest;
@@ -448,4 +449,25 @@ fn unpacked(content: &Digest, generation: u64) -> Value {
         "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation});
     json!({"phase": "Unpacked", "observedGeneration": generation, "conditions": [condition],
         "pin": {"contentDigest": content.to_string()}})
+}
+
+impl Numbers {
+    /// A number of this range.
+    pub fn within(&mut self, range: Range<u64>) -> u64 {
+        range.start + self.below(range.end - range.start)
+    }
+
+    /// The index of one of these, by their weights.
+    pub fn weighed(&mut self, weights: &[u64]) -> usize {
+        let mut left = self.below(weights.iter().sum::<u64>().max(1));
+        weights
+            .iter()
+            .position(|weight| {
+                left < *weight || {
+                    left -= weight;
+                    false
+                }
+            })
+            .unwrap_or_default()
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+pub use super::numbers::Numbers;
 use super::server::{Key, Refusal, Request};
 
 /// Who writes: we, a user, an operator, and Helm.
@@ -14,31 +15,6 @@ pub const OWNERS: [&str; 2] = ["owner-0", "owner-1"];
 
 /// What two servers cannot have in common.
 const UNSAID: [&str; 4] = ["resourceVersion", "creationTimestamp", "deletionGracePeriodSeconds", "namespace"];
-
-/// Numbers that look random, the same for the same seed.
-#[derive(Clone, Debug)]
-pub struct Numbers(pub u64);
-
-impl Numbers {
-    /// A number below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    /// One of `all`.
-    pub fn one<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        let index = usize::try_from(self.below(all.len() as u64)).unwrap_or_default();
-        &all[index]
-    }
-
-    fn is(&mut self, one_in: u64) -> bool {
-        self.below(one_in) == 0
-    }
-}
 
 /// What one server has, in its own names.
 #[derive(Clone, Debug, Default)]

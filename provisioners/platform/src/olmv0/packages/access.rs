@@ -1,14 +1,13 @@
-//! Whether somebody may: the API server is asked, and for some seconds not again. A few questions at a time. API server.
+//! Whether somebody may: the API server is asked, and after a yes not again for some seconds.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authentication::v1::UserInfo;
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
-use kube::api::PostParams;
-use kube::{Api, Client};
-use tokio::sync::Semaphore;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
+use kube::Client;
+use rukpak_runtime::access::Gate;
 
 use super::request::Refusal;
 
@@ -16,13 +15,10 @@ use super::request::Refusal;
 const KEPT: Duration = Duration::from_secs(10);
 /// Answers that are kept.
 const ANSWERS: usize = 1024;
-/// Questions at once; more wait.
-const QUESTIONS: usize = 16;
 
 /// Asks the API server who may what.
 pub(super) struct Access {
-    reviews: Api<SubjectAccessReview>,
-    questions: Semaphore,
+    gate: Gate,
     /// When each question was answered with yes. A no is asked again.
     allowed: Mutex<HashMap<String, Instant>>,
 }
@@ -30,33 +26,24 @@ pub(super) struct Access {
 impl Access {
     /// Nothing is known yet.
     pub fn new(client: Client) -> Self {
-        Self { reviews: Api::all(client), questions: Semaphore::new(QUESTIONS), allowed: Mutex::default() }
+        Self { gate: Gate::new(client, Vec::new()), allowed: Mutex::default() }
     }
 
     /// Checks that the user may do what is asked.
     pub async fn check(&self, user: &UserInfo, asked: ResourceAttributes) -> Result<(), Refusal> {
-        let user = user.clone();
-        let spec = SubjectAccessReviewSpec {
-            user: user.username,
-            uid: user.uid,
-            groups: user.groups,
-            extra: user.extra,
-            resource_attributes: Some(asked.clone()),
-            ..SubjectAccessReviewSpec::default()
-        };
-        let question = serde_json::to_string(&spec).unwrap_or_default();
+        let question = serde_json::to_string(&(user, &asked)).unwrap_or_default();
         if self.allowed().get(&question).is_some_and(|answered| answered.elapsed() < KEPT) {
             return Ok(());
         }
-        // Never closed.
-        let _permit = self.questions.acquire().await;
-        let name = spec.user.clone().unwrap_or_default();
-        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let answer = self.reviews.create(&PostParams::default(), &review).await;
-        let status = answer.map_err(|error| Refusal::Unasked(error.into()))?.status.unwrap_or_default();
-        if !status.allowed || status.denied == Some(true) {
-            return Err(Refusal::Forbidden { user: name, asked: Box::new(asked) });
+
+        let spec =
+            SubjectAccessReviewSpec { resource_attributes: Some(asked.clone()), ..SubjectAccessReviewSpec::default() };
+        let may = self.gate.may(user, spec).await.map_err(Refusal::Unasked)?;
+        if !may {
+            let user = user.username.clone().unwrap_or_default();
+            return Err(Refusal::Forbidden { user, asked: Box::new(asked) });
         }
+
         let mut allowed = self.allowed();
         if allowed.len() >= ANSWERS {
             allowed.retain(|_, answered| answered.elapsed() < KEPT);

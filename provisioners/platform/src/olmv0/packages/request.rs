@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube::core::Selector;
-use rukpak_runtime::api;
+use rukpak_runtime::access::Denied;
 use rukpak_runtime::error::Chain;
 use serde_json::json;
 use url::form_urlencoded;
@@ -66,7 +66,7 @@ pub(super) enum Refusal {
     #[error("{}", forbidden(.user, .asked))]
     Forbidden { user: String, asked: Box<ResourceAttributes> },
     #[error("the API server cannot be asked what you may do; try again")]
-    Unasked(#[source] api::Error),
+    Unasked(#[source] Denied),
     #[error("the server could not find the requested resource")]
     NoPath,
     #[error("{PLURAL}.{GROUP} {0:?} not found")]

@@ -1,7 +1,5 @@
 //! Chance, from a seed.
 
-use std::ops::Range;
-
 /// Numbers that look random, the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Numbers(pub u64);
@@ -16,10 +14,6 @@ impl Numbers {
         (mixed ^ (mixed >> 31)) % end
     }
 
-    pub fn within(&mut self, range: Range<u64>) -> u64 {
-        range.start + self.below(range.end - range.start)
-    }
-
     /// Whether one of `many` cases is the one.
     pub fn is(&mut self, many: u64) -> bool {
         self.below(many) == 0
@@ -29,19 +23,5 @@ impl Numbers {
     pub fn one<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         let index = usize::try_from(self.below(all.len() as u64)).unwrap_or_default();
         &all[index]
-    }
-
-    /// The index of one of these, by their weights.
-    pub fn weighed(&mut self, weights: &[u64]) -> usize {
-        let mut left = self.below(weights.iter().sum::<u64>().max(1));
-        weights
-            .iter()
-            .position(|weight| {
-                left < *weight || {
-                    left -= weight;
-                    false
-                }
-            })
-            .unwrap_or_default()
     }
 }
