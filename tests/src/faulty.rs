@@ -150,7 +150,8 @@ impl FaultyServer {
 
     /// The number of requests so far whose path contains `path`.
     pub fn count(&self, path: &str) -> usize {
-        self.seen().iter().filter(|seen| seen.path.contains(path)).count()
+        let seen = self.shared.seen.lock();
+        seen.map(|seen| seen.iter().filter(|seen| seen.path.contains(path)).count()).unwrap_or_default()
     }
 
     /// Waits until there were `wanted` requests whose path contains `path`.
@@ -172,11 +173,14 @@ impl FaultyServer {
         found.with_context(|| format!("{} of {wanted} requests for {path} after {deadline:?}", self.count(path)))
     }
 
+    /// The requests so far, which are forgotten.
+    pub fn take_seen(&self) -> Vec<Seen> {
+        self.shared.seen.lock().map(|mut seen| std::mem::take(&mut *seen)).unwrap_or_default()
+    }
+
     /// Forgets the requests so far.
     pub fn forget(&self) {
-        if let Ok(mut seen) = self.shared.seen.lock() {
-            seen.clear();
-        }
+        drop(self.take_seen());
     }
 }
 

@@ -99,6 +99,15 @@ async fn message(case: &Case<'_>, type_: &str) -> String {
     verbs::condition(&object, type_).expect("it is there")["message"].as_str().expect("text").to_owned()
 }
 
+/// How many objects the status says are migrated, to whoever goes on.
+async fn recorded(case: &Case<'_>) -> i64 {
+    let status = case.status().await;
+    let migrations =
+        status["inventory"]["pending"]["migrations"].as_array().expect("it is written before the first object");
+    assert_eq!(migrations.len(), 1, "{migrations:?}");
+    migrations[0]["migrated"].as_i64().expect("a number")
+}
+
 /// Has the next write of `resource` that `is_meant` wait at a gate.
 async fn gate<'a>(case: &'a Case<'a>, resource: [&str; 2], number: usize) -> Hook<'a> {
     let count = AtomicUsize::new(0);

@@ -7,7 +7,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use rukpak_tests::verbs::Expected;
 use serde_json::json;
 
-use super::{Contents, SOME, content, contents, definitions, fill, gate, is_migrated, objects, versions};
+use super::{Contents, SOME, content, contents, definitions, fill, gate, is_migrated, objects, recorded, versions};
 use crate::engine::case::{Case, definition_target};
 use crate::engine::hook::{Hook, Verdict};
 use crate::engine::worlds;
@@ -66,15 +66,6 @@ async fn migration_goes_on_after_the_controller_was_killed_at_any_step() {
     case.until_value(&definition_target(&group), "/spec/versions/0/name", &json!("v2")).await;
     case.ready().await;
     is_migrated(&case, &group, &before).await;
-}
-
-/// How many objects the status says are migrated, to whoever goes on.
-async fn recorded(case: &Case<'_>) -> i64 {
-    let status = case.status().await;
-    let migrations =
-        status["inventory"]["pending"]["migrations"].as_array().expect("it is written before the first object");
-    assert_eq!(migrations.len(), 1, "{migrations:?}");
-    migrations[0]["migrated"].as_i64().expect("a number")
 }
 
 /// Others write in the old version until it is gone, and in the new one: what they wrote last is there.
