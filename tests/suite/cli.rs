@@ -13,7 +13,7 @@ mod objects;
 mod revisions;
 mod run;
 mod status;
-mod ui;
+pub mod ui;
 
 use std::path::Path;
 use std::process::Command;

@@ -17,6 +17,8 @@ use rukpak_tests::verbs::{self, Expected};
 use rukpak_tests::world::SOON;
 use serde_json::{Value, json};
 
+use crate::cli::hands::Hands;
+use crate::cli::ui::Page;
 use crate::engine::case::{Case, OURS, definition, definition_target, gadget};
 use crate::engine::hook::{Hook, Verdict};
 use crate::engine::served_versions::with_versions;
@@ -180,4 +182,31 @@ async fn progress_is_told_while_objects_are_migrated() {
     assert!(Expected::is_true("Reconciling", "Progressing").met_by(&told));
     case.ready().await;
     assert!(!message(&case, "Ready").await.contains("Migrating"));
+}
+
+/// What the status says is on the pages of `rukpakctl ui`, and in its tree.
+#[tokio::test]
+async fn pages_and_tree_say_how_far_it_is() {
+    let case = Case::new("migration-page").await;
+    let hands = Hands::admin().await;
+    let page = Page::serve(&hands).await;
+    let ([old, new], group) = definitions("page");
+    case.install(&[old]).await;
+    fill(&case, &group, 20).await;
+    let hook = gate(&case, [&group, "gadgets"], 10).await;
+    case.change("v2", &[new]).await;
+    hook.until_at_gate().await;
+
+    let said = format!("Migrating stored objects of gadgets.{group} to v2: 0 of 20");
+    let one = format!("deployments/{}", case.name);
+    for path in ["", one.as_str()] {
+        let (status, html) = page.get(path).await;
+        assert!(status.is_success() && html.contains(&said), "{path}: {html}");
+    }
+    let tree = hands.run_alone(&["tree", &case.name]).await;
+    assert!(tree.out.contains(&format!("not Ready: Progressing: {said}")), "{tree:?}");
+    hook.open_gate();
+    case.ready().await;
+    assert!(!page.get(&one).await.1.contains(&said), "it is over");
+    hook.end().await;
 }
