@@ -141,7 +141,8 @@ pub async fn render(
     limits: &Limits,
 ) -> Result<BundleTree, rukpak_helm::Error> {
     let folder = rukpak_format::helm::chart_folder(tree);
-    let rendered = find(helm).render(tree.clone(), folder, request, &env::temp_dir(), limits).await?;
+    let helm = find(helm);
+    let rendered = helm.turn().await?.render(tree.clone(), folder, request, &env::temp_dir(), limits).await?;
     for line in rendered.warnings.lines() {
         to_stderr(&format!("warning: {line}"));
     }

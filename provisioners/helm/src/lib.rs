@@ -7,10 +7,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use rukpak_content::{BundleTree, Entry, LimitExceeded, Limits};
 use tempfile::TempDir;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{JoinError, spawn_blocking};
 
 mod child;
@@ -22,6 +23,9 @@ pub use child::enter;
 const PROGRAM: &str = "helm";
 /// Charts that are rendered at once: each takes a child with up to `--limit-child-bytes`.
 const AT_ONCE: usize = 2;
+/// A turn is waited for so long: most charts take less than a tenth of a second. Whoever waits for one that does not end would keep a
+/// worker from everybody else.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// The folder of the child, and what is in it.
 const PREFIX: &str = "helm-";
 const CHART: &str = "chart";
@@ -34,6 +38,13 @@ pub struct Helm {
     /// Helm; `None` if it was not found.
     executable: Option<PathBuf>,
     turns: Semaphore,
+}
+
+/// The right to render one chart now.
+pub struct Turn<'a> {
+    program: &'a Path,
+    executable: &'a Path,
+    _permit: SemaphorePermit<'a>,
 }
 
 /// How a chart is rendered.
@@ -73,6 +84,9 @@ pub enum Error {
     /// There is no Helm.
     #[error("render the chart: there is no program {PROGRAM} beside {}, nor in PATH: install Helm 3, or say where it is (--helm)", .0.display())]
     NoHelm(PathBuf),
+    /// Others take long.
+    #[error("render the chart: {AT_ONCE} other charts are being rendered, and take long (--limit-check-seconds)")]
+    Busy,
     /// The folder of the child could not be made.
     #[error("render the chart: write {}", path.display())]
     Folder {
@@ -135,26 +149,37 @@ impl Helm {
         self.executable.as_deref().ok_or_else(|| Error::NoHelm(self.program.clone()))
     }
 
+    /// Waits a moment for the right to render a chart. Load the chart when you have it: it may be large.
+    ///
+    /// # Errors
+    /// There is no Helm, or [`Error::Busy`].
+    pub async fn turn(&self) -> Result<Turn<'_>, Error> {
+        let executable = self.executable()?;
+        let permit = tokio::time::timeout(PATIENCE, self.turns.acquire()).await;
+        // Never closed.
+        let Ok(Ok(permit)) = permit else { return Err(Error::Busy) };
+        Ok(Turn { program: &self.program, executable, _permit: permit })
+    }
+}
+
+impl Turn<'_> {
     /// Renders the chart in `folder` of `tree`. The child's own folder is made in `stage`. See [`Limits::child_bytes`],
     /// [`Limits::check_time`] and [`Limits::manifest_bytes`].
     ///
     /// # Errors
     /// Those of Helm and of the limits are final; others are not the chart's fault.
     pub async fn render(
-        &self,
+        self,
         tree: BundleTree,
         folder: &str,
         request: Request,
         stage: &Path,
         limits: &Limits,
     ) -> Result<Rendered, Error> {
-        let helm = self.executable()?;
-        // Never closed.
-        let _turn = self.turns.acquire().await.ok();
         let (stage, values) = (stage.to_owned(), request.values.clone().unwrap_or_default());
         let private = spawn_blocking(move || write(&tree, &values, &stage)).await??;
         let arguments = arguments(folder, &request);
-        let rendered = run::run(&self.program, helm, &arguments, private.path(), limits).await;
+        let rendered = run::run(self.program, self.executable, &arguments, private.path(), limits).await;
         spawn_blocking(move || drop(private)).await?;
         rendered
     }

@@ -15,6 +15,8 @@ use crate::engine::case::Case;
 
 /// So long a chart may be rendered here.
 const MOST_SECONDS: u64 = 20;
+/// So much Helm may print here: less than fits into its memory.
+pub const MOST_BYTES: u64 = 16 << 20;
 
 static WORLD: OnceCell<World> = OnceCell::const_new();
 
@@ -27,7 +29,8 @@ pub async fn world() -> &'static World {
 pub async fn own_world() -> World {
     let start = async || {
         let helm = format!("--helm={}", tools::helm()?.display());
-        World::start(vec![helm, format!("--limit-check-seconds={MOST_SECONDS}")]).await
+        let limits = [format!("--limit-check-seconds={MOST_SECONDS}"), format!("--limit-manifest-bytes={MOST_BYTES}")];
+        World::start([vec![helm], limits.into()].concat()).await
     };
     start().await.unwrap_or_else(|error| panic!("the world could not be started: {error:#}"))
 }

@@ -1,17 +1,25 @@
 //! Charts that want more than a chart may have. Each is refused by name, and the controller goes on.
 
+use futures::future::select_all;
+use kube::api::DynamicObject;
 use rukpak_tests::registry::TarEntry;
-use rukpak_tests::world::image;
-use rukpak_tests::{ImageBuilder, Layer};
+use rukpak_tests::world::{World, image};
+use rukpak_tests::{FaultyServer, ImageBuilder, Layer, TestCa, tools};
 use serde_json::json;
 
-use super::case::{Chart, Charts as _, git_source, of_source, world};
+use super::case::{Chart, Charts as _, MOST_BYTES, git_source, of_source, world};
 use crate::engine::case::Case;
+
+const ENDLESS: &str = "{{ range until 1000000 }}{{ range until 1000000 }}{{ end }}{{ end }}";
+/// Whatever charts want, the controller has not had more.
+const CONTROLLER_BYTES: u64 = 1 << 30;
 
 async fn refused(name: &str, template: &str, text: &str) {
     let case = Case::in_world(world().await, name).await;
     case.deploy_chart(&Chart::new().with("templates/evil.yaml", template), json!({})).await;
     case.invalid("BundleLoadFailed", text).await;
+    let peak = case.world.controller.peak_resident_bytes().expect("it runs");
+    assert!(peak <= CONTROLLER_BYTES, "{peak} bytes");
     // The next one has its turn.
     let next = case.sibling();
     next.deploy_chart(&Chart::new(), json!({})).await;
@@ -20,8 +28,37 @@ async fn refused(name: &str, template: &str, text: &str) {
 
 #[tokio::test]
 async fn ends_templates_that_do_not_end() {
-    let text = "{{ range until 1000000 }}{{ range until 1000000 }}{{ end }}{{ end }}";
-    refused("chart-loop", text, "its templates: more than the limit of 20 seconds").await;
+    refused("chart-loop", ENDLESS, "its templates: more than the limit of 20 seconds").await;
+}
+
+/// Workers are few, and charts that do not end have none of them but those that are rendered.
+#[tokio::test]
+async fn keeps_other_bundles_going_while_templates_do_not_end() {
+    let helm = format!("--helm={}", tools::helm().expect("Helm is built").display());
+    // Longer than anything is waited for here.
+    let flags = vec![helm, "--limit-check-seconds=600".to_owned(), "--concurrency=3".to_owned()];
+    let world = World::start(flags).await.expect("the world starts");
+    let mut cases = Vec::new();
+    for _ in 0..4 {
+        let case = Case::in_world(&world, "chart-endless").await;
+        case.deploy_chart(&Chart::new().with("templates/evil.yaml", ENDLESS), json!({})).await;
+        cases.push(case);
+    }
+    let has_no_turn = |object: &DynamicObject| {
+        let conditions = object.data["status"]["conditions"].as_array();
+        conditions.into_iter().flatten().any(|condition| {
+            condition["message"].as_str().is_some_and(|text| text.contains("2 other charts are being rendered"))
+        })
+    };
+    let told = cases.iter().map(|case| {
+        Box::pin(async move {
+            case.until(&case.target(), "why it waits", |object| object.is_some_and(has_no_turn)).await;
+        })
+    });
+    select_all(told).await;
+
+    let plain = Case::in_world(&world, "chart-beside").await;
+    plain.install(&[plain.config_map("beside", json!({"a": "1"}))]).await;
 }
 
 #[tokio::test]
@@ -33,9 +70,16 @@ async fn ends_templates_that_call_themselves() {
 #[tokio::test]
 async fn ends_templates_that_print_a_gibibyte() {
     let object = r#"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: "{{ repeat 1073741824 "a" }}"}}"#;
-    refused("chart-repeat", object, "its templates: more than the limit of").await;
+    refused("chart-repeat", object, "bytes of memory of a child process (--limit-child-bytes)").await;
     let object = "{{ range until 1024 }}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a{{ . }}}, data: {a: \"{{ repeat 1048576 \"a\" }}\"}}{{ end }}";
     refused("chart-range", object, "its templates: more than the limit of").await;
+}
+
+#[tokio::test]
+async fn ends_templates_that_print_more_than_is_read() {
+    let object = "{{ range until 24 }}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a{{ . }}}, data: {a: \"{{ repeat 1048576 \"a\" }}\"}}{{ end }}";
+    let text = format!("more than the limit of {MOST_BYTES} bytes in one manifest file (--limit-manifest-bytes)");
+    refused("chart-output", object, &text).await;
 }
 
 /// Of what a template can name, only the chart is there.
@@ -100,4 +144,28 @@ async fn shows_schemas_no_file_of_the_node() {
     let chart = Chart::new().with("values.schema.json", r#"{"$ref": "file:///etc/passwd"}"#);
     case.deploy_chart(&chart, json!({})).await;
     case.invalid("BundleLoadFailed", "open /etc/passwd: permission denied").await;
+}
+
+/// Charts that a chart names are not fetched, neither from a server nor from the node.
+#[tokio::test]
+async fn fetches_no_chart_that_is_named_by_reference() {
+    let server = FaultyServer::alone(&TestCa::new("charts").unwrap()).unwrap();
+    let named = |name: &str, on: &str, repository: &str| {
+        let needed = json!([{"name": on, "version": "1.0.0", "repository": repository}]);
+        json!({"apiVersion": "v2", "name": name, "version": "1.0.0", "dependencies": needed}).to_string()
+    };
+    let in_registry = format!("oci://{}/charts", server.host());
+    for repository in [server.url().as_str(), &in_registry, "file:///etc", "file://../../../db"] {
+        let case = Case::in_world(world().await, "chart-reference").await;
+        case.deploy_chart(&Chart::new().with("Chart.yaml", &named("pump", "db", repository)), json!({})).await;
+        case.invalid("UnpackFailed", "found in Chart.yaml, but missing in charts/ directory: db").await;
+    }
+    // Of a chart that lies in another one nobody asks what it needs: neither does Helm.
+    let case = Case::in_world(world().await, "chart-inner").await;
+    let chart = Chart::new()
+        .with("Chart.yaml", &named("pump", "db", &server.url()))
+        .with("charts/db/Chart.yaml", &named("db", "disk", &server.url()));
+    case.deploy_chart(&chart, json!({})).await;
+    case.until_size("1").await;
+    assert!(server.seen().is_empty(), "{:?}", server.seen());
 }

@@ -87,6 +87,7 @@ impl Unprepared {
         let (stage, class) = match self {
             Self::Format(_) | Self::Twice(_) | Self::Rendering => (Stage::Load, Class::Terminal),
             Self::Helm(error) if error.is_refusal() => (Stage::Load, Class::Terminal),
+            Self::Helm(error) if matches!(**error, rukpak_helm::Error::Busy) => (Stage::Ask, Class::Transient),
             Self::Helm(_) | Self::Store(_) | Self::Lost(_) => (Stage::Load, Class::Transient),
             Self::Kubernetes(_)
             | Self::Secret { .. }
@@ -311,6 +312,8 @@ async fn find_or_render(run: &Run, release: &Release) -> Result<Rendering, Unpre
         }
     }
     let values = helm::values(release.config.as_ref()).map_err(|error| Unprepared::Format(Box::new(error.into())))?;
+    // First: a chart that waits in memory is in nobody's account.
+    let turn = run.context.helm.turn().await.map_err(|error| Unprepared::Helm(Box::new(error)))?;
     let chart = content(run, &release.content, Format::Helm).await?;
     let folder = helm::chart_folder(&chart).to_owned();
     let request = Request {
@@ -320,7 +323,7 @@ async fn find_or_render(run: &Run, release: &Release) -> Result<Rendering, Unpre
         capabilities: Some(capabilities(run).await?),
     };
     let (stage, limits) = (run.view.reads.store.stage_dir(), &run.view.reads.settings.limits);
-    let rendered = run.context.helm.render(chart, &folder, request, stage, limits).await;
+    let rendered = turn.render(chart, &folder, request, stage, limits).await;
     let rendered = rendered.map_err(|error| Unprepared::Helm(Box::new(error)))?;
     if !rendered.warnings.is_empty() {
         tracing::warn!(deployment = %run.view.owner.name, warnings = rendered.warnings, "Helm warns of the chart");
