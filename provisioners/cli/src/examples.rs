@@ -181,6 +181,7 @@ impl Examples {
     }
 }
 
-fn is_initial(object: &Object) -> bool {
+/// Whether it is the object to begin with.
+pub(crate) fn is_initial(object: &Object) -> bool {
     object.origin().item.as_deref().is_some_and(|item| item.contains(INITIAL))
 }

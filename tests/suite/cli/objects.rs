@@ -148,10 +148,13 @@ async fn examples_are_those_of_the_bundle_that_is_installed() {
     let hands = Hands::admin().await;
     let name = unique_name("examples");
     let example = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
+    let first = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "default"}});
+    let shown = json!({"alm-examples": json!([example]).to_string(),
+        "operatorframework.io/initialization-resource": first.to_string()});
     let csv = json!({
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
-        "metadata": {"name": name, "annotations": {"alm-examples": json!([example]).to_string()}},
+        "metadata": {"name": name, "annotations": shown},
         "spec": {"installModes": [{"type": "AllNamespaces", "supported": true}],
             "install": {"strategy": "deployment", "spec": {"deployments": []}}},
     });
@@ -170,7 +173,9 @@ async fn examples_are_those_of_the_bundle_that_is_installed() {
     let (_, deployment) = page.get(&format!("deployments/{name}")).await;
     assert!(deployment.contains(&format!(r#"<a href="{name}/examples">"#)), "{deployment}");
     let (status, examples) = page.get(&format!("deployments/{name}/examples")).await;
-    assert!(status.is_success() && examples.contains(&format!("<h2>ConfigMap {name}</h2>")), "{examples}");
+    let places = ["Secret", "ConfigMap"].map(|kind| examples.find(&format!("<h2>{kind} {name}</h2>")));
+    assert!(status.is_success() && places[0].is_some() && places[0] < places[1], "{examples}");
+    assert!(examples.contains(&format!("The operator needs Secret &quot;default/{name}&quot; first.")), "{examples}");
     assert!(
         examples.contains(&format!("<code>rukpakctl examples {name} KIND | kubectl apply -f -</code>")),
         "{examples}"

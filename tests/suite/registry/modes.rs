@@ -2,6 +2,7 @@
 
 use kube::api::DynamicObject;
 use rukpak_tests::kubelet::Kubelet;
+use rukpak_tests::tools;
 use rukpak_tests::verbs::{self, Expected, Target};
 use rukpak_tests::world::until_bundle;
 use serde_json::{Value, json};
@@ -252,6 +253,30 @@ async fn the_operators_deployment_is_configured_in_place() {
     let is_old = |object: &DynamicObject| pods(object) == pods(&before);
     let now = case.until_object(&operator(&case), "what it was at first", is_old).await;
     assert_eq!(uid(&now), uid(&before));
+    case.until(installed()).await;
+}
+
+/// By the patch of the documentation: OLM v0 mounts nothing by itself, either.
+#[tokio::test]
+async fn trusted_authorities_are_mounted_as_the_documentation_says() {
+    let page = std::fs::read_to_string(tools::workspace_folder().join("docs/registry.md")).expect("the page is there");
+    let begin = "kubectl patch bundledeployment greeter-operator --type=merge -p '";
+    let patch = page.split_once(begin).and_then(|(_, rest)| rest.split_once('\'')).expect("the patch is there").0;
+    let patch: Value = serde_json::from_str(patch).expect("the patch is JSON");
+
+    let case = Case::new("trusted").await;
+    case.deploy(with_modes(&case, &["AllNamespaces"]), &Value::Null).await;
+    case.until(installed()).await;
+    case.merge(&patch).await;
+    let is_mounted =
+        |object: &DynamicObject| object.data.pointer("/spec/template/spec/containers/0/volumeMounts/0").is_some();
+    let operator = case.until_object(&operator(&case), "the authorities", is_mounted).await;
+    let pod = &operator.data["spec"]["template"]["spec"];
+    let mount = json!({"name": "trusted-ca", "mountPath": "/etc/pki/ca-trust/extracted/pem", "readOnly": true});
+    assert_eq!(pod["containers"][0]["volumeMounts"], json!([mount]));
+    let items = json!([{"key": "ca-bundle.crt", "path": "tls-ca-bundle.pem"}]);
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], "trusted-ca");
+    assert_eq!(pod["volumes"][0]["configMap"]["items"], items);
     case.until(installed()).await;
 }
 

@@ -208,6 +208,9 @@ pub(super) async fn examples(cluster: &Cluster, name: &str, service: &ServiceArg
     let mut main = format!(r#"<p><a href="../{name}">Back to {name}</a></p>"#, name = escaped(name));
     let command = format!("rukpakctl examples {name} KIND | kubectl apply -f -");
     main.push_str(&paragraph(&format!("To create one: <code>{}</code>", escaped(&command))));
+    if let Some(initial) = objects.iter().find(|object| examples::is_initial(object)) {
+        main.push_str(&paragraph(&escaped(&format!("The operator needs {} first.", initial.key()))));
+    }
     for object in &objects {
         let mut text = Vec::new();
         documents(&mut text, std::slice::from_ref(object)).map_err(|error| Failure::unknown(error.to_string()))?;
