@@ -3,11 +3,14 @@
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
+use rukpak_tests::tools;
 use rukpak_tests::verbs::{self, Target};
 use serde_json::{Value, json};
 
 use super::case::{Chart, Charts as _, own_world, world};
+use crate::cli::hands::{Hands, folder, text};
 use crate::engine::case::Case;
+use crate::plans::case::Asked as _;
 
 /// A hook with the name of the release before its own.
 fn hook(case: &Case<'_>, name: &str, annotations: &Value) -> Value {
@@ -155,4 +158,33 @@ async fn leaves_the_version_before_where_a_hook_fails() {
     assert!(message.contains("failed: BackoffLimitExceeded"), "{message}");
     case.until_gone(&target(&case, "Job", "job")).await;
     assert_eq!(case.settings().await["size"], "1");
+}
+
+/// `rukpakctl diff` names them, and whoever approves a Plan knows of them.
+#[tokio::test]
+async fn tells_of_hooks_before_they_are_run() {
+    let case = Case::in_world(world().await, "chart-hook-plan").await;
+    case.deploy_chart(&Chart::new(), json!({})).await;
+    case.until_size("1").await;
+    let next =
+        Chart::new().with("values.yaml", "size: 2").with("templates/job.yaml", &job(&case, "job", "pre-upgrade", ""));
+    let (name, files) = (format!("{}-job", case.name), folder(&next.files("")));
+    let helm = format!("--helm={}", tools::helm().expect("Helm is built").display());
+    let did = Hands::admin_of(case.world).await.run(&["diff", &case.name, text(files.path()), &helm]).await;
+    let said = format!("{}{}", did.out, did.err);
+    assert!(said.contains(&format!("pre-upgrade hook Job {name:?}")) && said.contains("would be run"), "{did:?}");
+
+    case.edit("user", &case.target(), json!({"spec": {"approval": "Upgrades"}})).await;
+    case.change_chart("v2", &next).await;
+    let plan = case.asked().await;
+    let created = plan.data["status"]["created"]["items"].as_array().expect("a list");
+    let hook = created.iter().find(|item| item["name"] == name).expect("it is listed");
+    assert_eq!((&hook["kind"], &hook["note"]), (&json!("Job"), &json!("run as a hook: pre-upgrade")));
+    assert!(case.get(&target(&case, "Job", "job")).await.is_none(), "nobody has approved it");
+
+    case.answer(&plan, "Approved").await;
+    let job = begun(&case, "job").await;
+    end(&case, &job, "Succeeded").await;
+    case.until_size("2").await;
+    case.until_phase(&plan, "Applied").await;
 }
