@@ -151,6 +151,11 @@ async fn stored_objects_are_migrated_by_one_request_each() {
         let begin = case.told("MigrationStarted").await;
         assert_eq!((begin.tone.as_str(), begin.count), ("Normal", 1));
         assert_eq!(begin.message, format!("Migrating stored objects of gadgets.{group} from v1 to v2"));
+        if count > PAGE {
+            let on_the_way = case.told("MigrationProgressing").await;
+            let said = format!("Migrating stored objects of gadgets.{group} to v2: {PAGE} of {count}");
+            assert_eq!((on_the_way.tone.as_str(), on_the_way.message, on_the_way.count), ("Normal", said, 1));
+        }
         let end = case.told("MigrationSucceeded").await;
         assert_eq!(end.message, format!("Stored objects of gadgets.{group} are migrated to v2: {count}"));
         let of_ours = |object: &DynamicObject| {

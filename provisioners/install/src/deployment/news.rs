@@ -14,6 +14,8 @@ pub(super) const ROLLBACK_SUCCEEDED: &str = "RollbackSucceeded";
 
 /// Objects that are stored in a version which a CRD drops are being migrated.
 const MIGRATION_STARTED: &str = "MigrationStarted";
+/// Some more of them are.
+const MIGRATION_PROGRESSING: &str = "MigrationProgressing";
 /// All of them are.
 const MIGRATION_SUCCEEDED: &str = "MigrationSucceeded";
 
@@ -21,6 +23,11 @@ const MIGRATION_SUCCEEDED: &str = "MigrationSucceeded";
 pub(super) fn migration_started(crd: &str, from: &[String], to: &str) -> News {
     let message = format!("Migrating stored objects of {crd} from {} to {to}", from.join(", "));
     News { type_: EventType::Normal, reason: MIGRATION_STARTED.to_owned(), message }
+}
+
+/// Some more of them are, as `message` says.
+pub(super) fn migration_progressing(message: String) -> News {
+    News { type_: EventType::Normal, reason: MIGRATION_PROGRESSING.to_owned(), message }
 }
 
 /// They all are.

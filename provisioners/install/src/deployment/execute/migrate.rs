@@ -50,7 +50,7 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(5);
 const PASSES: usize = 10;
 /// Steps of one migration in one attempt: switch, rewrite and clear, and some more where others change the CRD.
 const STEPS: usize = 6;
-/// The status says how far it is this often.
+/// The status says how far it is this often. An Event says it at each tenth of the way.
 const TOLD_EVERY: Duration = Duration::from_secs(3);
 
 /// Holds back whoever is faster than a page a second.
@@ -66,6 +66,15 @@ impl Pace {
     pub async fn end(self) {
         tokio::time::sleep_until(self.0 + PAGE_TIME).await;
     }
+}
+
+/// What was last said in an attempt of how far it is.
+#[derive(Default)]
+struct Told {
+    /// When the status said it.
+    at: Option<Instant>,
+    /// So many tenths of the objects, as an Event says; `None` before the first page.
+    tenths: Option<u64>,
 }
 
 /// A CRD that drops a version in which objects are stored.
@@ -184,7 +193,7 @@ async fn rewrite_all(
     if rewrite.is_new() {
         tokio::time::sleep(KNOWN_WITHIN).await;
     }
-    let mut told = None;
+    let mut told = Told::default();
     for _ in 0..PASSES {
         match pass(run, migration, &resource, rewrite, &mut told).await? {
             Ok(()) if rewrite.is_complete() => return Ok(()),
@@ -220,7 +229,7 @@ async fn pass(
     migration: &Migration,
     resource: &ApiResource,
     rewrite: &mut Rewrite,
-    told: &mut Option<Instant>,
+    told: &mut Told,
 ) -> Result<Result<(), Unwritten>, Stopped> {
     rewrite.begin_pass();
     let mut page = ListParams::default().limit(PAGE);
@@ -306,21 +315,27 @@ async fn clear(
     }
 }
 
-/// Has the status say how far it is, if it was not said lately. Before the first write it says from where on: who goes on after a
-/// restart passes over what was rewritten.
+/// Has an Event and the status say how far it is, if that was not said lately. Before the first write the status says from where on: who
+/// goes on after a restart passes over what was rewritten.
 async fn tell_progress(
     run: &mut Run,
     migration: &Migration,
     rewrite: &Rewrite,
-    told: &mut Option<Instant>,
+    told: &mut Told,
 ) -> Result<(), Stopped> {
-    if told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
-        return Ok(());
-    }
-    *told = Some(Instant::now());
     let (done, total) = rewrite.progress();
     let Migration { crd, to, .. } = migration;
     let message = format!("Migrating stored objects of {crd} to {to}: {} of {}", grouped(done), grouped(total));
+    let tenths = (done * 10).checked_div(total).unwrap_or_default();
+    // The end is another Event.
+    if told.tenths.replace(tenths).is_some_and(|before| before < tenths) && done < total {
+        tell(run, &news::migration_progressing(message.clone()));
+    }
+
+    if told.at.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
+        return Ok(());
+    }
+    told.at = Some(Instant::now());
     let record = rewrite.record(crd);
     let note = |status: &mut BundleDeploymentStatus| {
         let pending = status.inventory.as_mut().and_then(|inventory| inventory.pending.as_mut());
