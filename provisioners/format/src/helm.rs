@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rukpak_content::{BundleTree, Entry, LimitExceeded, Limits, RelativePath};
 use rukpak_crds::names::VALUES;
-use rukpak_plain::{Budget, Object, manifests, yaml};
+use rukpak_plain::{Budget, Few, Object, manifests, yaml};
 use rukpak_plan::hook::{self, Event, HOOK};
 use serde_json::{Map, Value};
 
@@ -234,6 +234,21 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits) -> Result<(Vec<Object>,
     if objects.is_empty() { Err(Error::Empty) } else { Ok((objects, hooks)) }
 }
 
+/// A line for each of `hooks` that is for other events, too, than come here.
+pub fn never_run(hooks: &[Object]) -> Vec<String> {
+    let mut lines = Few::default();
+    for object in hooks {
+        let events = hook::names_of_events(object).unwrap_or_default();
+        let others: Vec<&str> =
+            events.iter().map(String::as_str).filter(|event| Event::named(event).is_none()).collect();
+        if !others.is_empty() {
+            let (key, origin) = (object.key(), object.origin());
+            lines.push_with(|| format!("{key} ({origin}) is a hook that is never run here at {}", others.join(", ")));
+        }
+    }
+    lines.lines()
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -335,6 +350,9 @@ mod tests {
             object("e", "helm.sh/hook: post-upgrade"),
         ];
         assert_eq!(rendered(&text.concat()), Ok((names(&["a"]), names(&["d", "e"]))));
+        let (_, hooks) = render(&rendering(text.concat().into_bytes()), &Limits::default()).unwrap();
+        let place = "manifests/manifest.yaml, document 4 (line 8)";
+        assert_eq!(never_run(&hooks), [format!("Pod \"d\" ({place}) is a hook that is never run here at pre-delete")]);
         let definition = object("a", "helm.sh/hook: crd-install");
         assert_eq!(rendered(&definition), Ok((names(&["a"]), names(&[]))), "from crds/");
         for events in ["pre-delete", "post-delete", "pre-rollback", "post-rollback", "test,pre-delete", "none"] {

@@ -99,6 +99,9 @@ async fn runs_hooks_of_an_installation_in_their_order_and_deletes_them_by_their_
     for name in ["test", "upgrade"] {
         assert!(case.get(&target(&case, "Job", name)).await.is_none(), "{name} is not for an installation");
     }
+    let (log, name) = (case.world.controller.log(), format!("{}-after", case.name));
+    let is_told = |line: &str| line.contains(&name) && line.contains("is a hook that is never run here at pre-delete");
+    assert!(log.lines().any(is_told), "{log}");
     assert_eq!(after.owner_references()[0].uid, case.uid().await);
     case.delete(&target(&case, "Job", "after")).await;
     case.until_gone(&target(&case, "Job", "after")).await;

@@ -50,7 +50,10 @@ pub(super) async fn examine(tree: &BundleTree, arguments: &ChartArgs, limits: &L
         Err(error) => return Err(Failure::unknown(chain(&error))),
     };
     Ok(match Format::Helm.render(&rendered, limits, &Settings::default()) {
-        Ok(rendered) => Examined { objects: [rendered.objects, rendered.hooks].concat(), ..checked },
+        Ok(rendered) => {
+            let warnings = [checked.warnings, helm::never_run(&rendered.hooks)].concat();
+            Examined { objects: [rendered.objects, rendered.hooks].concat(), warnings, ..Examined::default() }
+        }
         Err(error) => refused(&error),
     })
 }

@@ -208,6 +208,11 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
         Ok::<_, Unprepared>((rendered, objects, tree))
     };
     let (rendered, objects, tree) = tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)??;
+    if is_new {
+        for warning in helm::never_run(&rendered.hooks) {
+            tracing::warn!(deployment = %run.view.owner.name, warning, "chart has a hook for events that do not come");
+        }
+    }
     let release = if is_new { keep_rendering(run, release, tree).await? } else { release };
     let key = release.rendering.as_ref().unwrap_or(&release.content);
     let reservation = reads.render_memory.settle(key, &rendered.objects, reservation);
