@@ -36,7 +36,7 @@ async fn ends_templates_that_do_not_end() {
 async fn keeps_other_bundles_going_while_templates_do_not_end() {
     let helm = format!("--helm={}", tools::helm().expect("Helm is built").display());
     // Longer than anything is waited for here.
-    let flags = vec![helm, "--limit-check-seconds=600".to_owned(), "--concurrency=3".to_owned()];
+    let flags = vec![helm, "--limit-check-seconds=300".to_owned(), "--concurrency=3".to_owned()];
     let world = World::start(flags).await.expect("the world starts");
     let mut cases = Vec::new();
     for _ in 0..4 {

@@ -1,7 +1,7 @@
-//! As many objects as a large cluster has of one kind, while the controller is killed at every few hundredth write and people go on reading.
+//! As many objects as a large cluster has of one kind, while the controller is killed every few hundred writes and people go on reading.
 //!
-//! The sweep kills it at every single write of a migration of four objects. Not here: whoever goes on lists what is written already, for some
-//! seconds, so that 50,000 kills would take days.
+//! The sweep kills it at every single write of a migration of four objects. Not here: whoever goes on lists what is written already,
+//! which takes seconds, so that 50,000 kills would take days.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ use crate::engine::case::{Case, definition_target};
 use crate::engine::worlds;
 
 const MANY: usize = 50_000;
-/// A controller is killed at one of so many writes.
+/// A controller is killed at one of its first so many writes.
 const WRITES: usize = 700;
 const LEAST_KILLS: usize = 100;
 /// To try to store every object takes minutes.
