@@ -22,6 +22,7 @@ use crate::failure::{Failure, ended};
 use crate::history::source;
 use crate::output::{to_stdout, to_stdout_raw};
 use crate::table::{self, one_line};
+use crate::wait::is_seen;
 
 /// The resource of PlatformOperators, with its group.
 const OPERATORS: &str = "platformoperator.platform.openshift.io";
@@ -157,7 +158,7 @@ fn status<'a>(
 
 fn deployment_line(deployment: &BundleDeployment) -> DeploymentLine<'_> {
     let status = deployment.status.as_ref();
-    let is_seen = status.is_some_and(|status| status.observed_generation == deployment.metadata.generation);
+    let is_seen = status.is_some_and(|status| is_seen(status, deployment.metadata.generation));
     let ready = status.and_then(|status| status.conditions.find(condition::READY));
     let current = ready.filter(|_| is_seen);
     DeploymentLine {

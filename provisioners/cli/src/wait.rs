@@ -54,7 +54,7 @@ impl Progress {
     pub fn of(deployment: &BundleDeployment, generation: Option<i64>) -> Self {
         let default = BundleDeploymentStatus::default();
         let status = deployment.status.as_ref().unwrap_or(&default);
-        if status.observed_generation < generation || status.observed_generation.is_none() {
+        if !is_seen(status, generation) {
             return Self::Working(format!(
                 "waiting for a controller of class {:?} to look at it",
                 deployment.spec.provisioner_class_name
@@ -75,6 +75,14 @@ impl Progress {
             None => Self::Working("waiting for the condition Ready".to_owned()),
         }
     }
+}
+
+/// Whether a controller has looked at `generation` or a later one. In the middle of its work, which may take hours, only the condition
+/// says so.
+pub fn is_seen(status: &BundleDeploymentStatus, generation: Option<i64>) -> bool {
+    let ready = status.conditions.find(condition::READY).and_then(|ready| ready.observed_generation);
+    let seen = status.observed_generation.max(ready);
+    seen.is_some() && seen >= generation
 }
 
 /// Watches a BundleDeployment until `step` says that it is done. Returns it as it was then, `None` if it is gone.
@@ -196,6 +204,9 @@ mod tests {
         assert_eq!(of(Some(3), &[retried]), Progress::Working("PruneFailed: forbidden".to_owned()));
         let (reason, message) = ("UnpackFailed".to_owned(), "no manifests".to_owned());
         assert_eq!(of(Some(3), &[unhealthy, stalled]), Progress::Stalled { reason, message });
+        let mut working = deployment(Some(2), &[("Ready", "Unknown", "Progressing", "Migrating: 1 of 2")]);
+        working.status.as_mut().unwrap().conditions[0].observed_generation = Some(3);
+        assert_eq!(Progress::of(&working, Some(3)), Progress::Working("Progressing: Migrating: 1 of 2".to_owned()));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, ended};
 use crate::output::{to_stdout, to_stdout_raw};
 use crate::table::{self, count, one_line};
+use crate::wait::is_seen;
 
 /// Asks the cluster. Yes if the BundleDeployment is ready.
 pub async fn run(name: &str, arguments: &StatusArgs) -> Exit {
@@ -51,7 +52,7 @@ fn text(out: &mut dyn Write, palette: Palette, deployment: &BundleDeployment) ->
     let objects = objects.and_then(|objects| usize::try_from(objects).ok()).unwrap_or_default();
     let bundle = status.active_bundle.as_deref().unwrap_or("no Bundle");
     writeln!(out, "{}: {}, {}", deployment.name_any(), one_line(bundle), count(objects, "object"))?;
-    if status.observed_generation != deployment.metadata.generation {
+    if !is_seen(&status, deployment.metadata.generation) {
         writeln!(out, "the controller has not seen the last change yet")?;
     }
     if deployment.metadata.deletion_timestamp.is_some() {
