@@ -1,6 +1,6 @@
 //! Log lines on stderr, and spans to a collector if there is one.
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 
 use axum::http::Uri;
 use tokio::runtime::Handle;
@@ -35,7 +35,7 @@ pub(super) fn start(
 }
 
 fn lines(Logging { format, filter }: &Logging) -> Sink {
-    let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    let lines = fmt::layer().with_writer(io::stderr).with_ansi(false);
     let lines = match format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
         LogFormat::Text => lines.boxed(),
