@@ -15,7 +15,6 @@ use crate::{Bundle, Channel};
 mod csv;
 mod fields;
 mod fold;
-mod image;
 mod properties;
 mod root;
 mod sieve;
@@ -89,12 +88,8 @@ pub struct BundleDocument {
     pub bundle: Bundle,
     /// Its properties `olm.package`: a valid bundle has one.
     pub identities: Vec<Identity>,
-    /// Whether its manifests lie in the catalog (`olm.bundle.object`).
-    pub is_inline: bool,
     /// What is wrong with its properties.
     pub faults: Vec<String>,
-    /// What is wrong with the names of its images.
-    pub image_faults: Vec<String>,
 }
 
 /// A property `olm.package`: what a bundle is.

@@ -1,15 +1,15 @@
-//! The graph of upgrades: heads, successors, pictures. Pure.
+//! The graph of upgrades: heads, successors, what is wrong with it. Pure.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{Channel, Entry, Version};
 
-mod picture;
+mod faults;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use picture::mermaid;
+pub use faults::faults;
 pub use steps::{followed, successor, upgrade_path};
 
 /// What is installed, and is to be upgraded.

@@ -8,8 +8,8 @@
 //!    |                                                                        |
 //! model     Catalog: packages, channels, bundles  <---------------------------+
 //!    |
-//! validate  everything that `opm validate` finds    graph   heads, successors, pictures
-//! check     what a bundle asks that nobody gives    choose  the bundle for a request
+//! graph     heads, successors, what is wrong with it
+//! check     what a bundle asks that nobody gives       choose  the bundle for a request
 //! resolve   the bundle for an OLM v1 extension, from several catalogs
 //! served    a catalog on disk, as clients of catalogd's HTTP API get it
 //! ```
@@ -26,7 +26,6 @@ pub mod read;
 pub mod registry;
 pub mod resolve;
 pub mod served;
-pub mod validate;
 pub mod version;
 
 pub use model::{Bundle, Catalog, Channel, Entry, Package};

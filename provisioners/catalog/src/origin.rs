@@ -7,8 +7,7 @@ mod https;
 mod image;
 mod text;
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use rukpak_source::http::{Fetcher, FetcherOptions};
 use rukpak_source::image::{Credentials, Puller};
 
 use crate::Catalog;
-use crate::read::{self, Documents};
+use crate::read;
 pub use error::{Class, Error};
 pub use gate::{Admission, Gate};
 pub use image::{CONFIGS_LABEL, SQLITE_LABEL};
@@ -156,58 +155,12 @@ impl Loader {
         known: Option<&Revision>,
         credentials: &Credentials,
     ) -> Result<Loaded, Error> {
-        let taken = self.take(origin, known, credentials).await?;
-        Ok(taken.map_or(Loaded::Unchanged, |(catalog, revision)| Loaded::New(catalog, revision)))
-    }
-
-    /// The documents of `origin`, of which [`crate::validate`] tells what is wrong with them; images are pulled with
-    /// `credentials`. [`Error::Read`] is about the documents, the others are about the way to them.
-    pub async fn documents(&self, origin: &Origin, credentials: &Credentials) -> Result<(Documents, Revision), Error> {
-        // Nothing is known, so it cannot be unchanged.
-        let taken = self.take(origin, None, credentials).await?;
-        Ok(taken.unwrap_or_else(|| (Documents::default(), Revision(String::new()))))
-    }
-
-    /// `None` if it is what is known already.
-    async fn take<T: Taken>(
-        &self,
-        origin: &Origin,
-        known: Option<&Revision>,
-        credentials: &Credentials,
-    ) -> Result<Option<(T, Revision)>, Error> {
-        match origin {
-            Origin::Image(reference) => self.image(reference, known, credentials, T::of_folder).await,
+        let taken = match origin {
+            Origin::Image(reference) => self.image(reference, known, credentials, read::catalog).await,
             Origin::Folder(path) => self.folder(path, known).await,
             Origin::Http(url) => self.https(url, known).await,
-        }
-    }
-}
-
-/// What is made of the files of a catalog, wherever they come from. Blocks.
-trait Taken: Sized + Send + 'static {
-    /// Of the files of a folder.
-    fn of_folder(root: &Path, limits: &Limits) -> Result<Self, read::Error>;
-    /// Of a stream that is called `name`.
-    fn of_stream(name: &str, body: &mut dyn io::Read, limits: &Limits) -> Result<Self, read::Error>;
-}
-
-impl Taken for Catalog {
-    fn of_folder(root: &Path, limits: &Limits) -> Result<Self, read::Error> {
-        read::catalog(root, limits)
-    }
-
-    fn of_stream(name: &str, body: &mut dyn io::Read, limits: &Limits) -> Result<Self, read::Error> {
-        read::catalog_of_stream(name, body, limits)
-    }
-}
-
-impl Taken for Documents {
-    fn of_folder(root: &Path, limits: &Limits) -> Result<Self, read::Error> {
-        read::documents(root, limits)
-    }
-
-    fn of_stream(name: &str, body: &mut dyn io::Read, limits: &Limits) -> Result<Self, read::Error> {
-        read::documents_of_stream(name, body, limits)
+        }?;
+        Ok(taken.map_or(Loaded::Unchanged, |(catalog, revision)| Loaded::New(catalog, revision)))
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use rukpak_content::{LimitExceeded, Limits};
 use rukpak_plain::yaml;
-pub use rukpak_plain::yaml::Position;
 use serde_json::Value;
 
 use crate::Catalog;
@@ -32,15 +31,6 @@ pub const MAX_BYTES: u64 = 1 << 30;
 
 /// Documents of one catalog: some twenty times those of the largest that is published.
 pub const MAX_DOCUMENTS: u64 = 200_000;
-
-/// A document, and where it stands.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Located<F = Document> {
-    /// Where. The file is named relative to the catalog's folder; a stream by the name that it was given.
-    pub place: Position,
-    /// The document.
-    pub document: F,
-}
 
 /// What is made of each document while it is read.
 pub trait Form: Sized {
@@ -66,29 +56,6 @@ impl Form for Document {
         Self::from_value(value)
     }
 }
-
-/// What there is in a folder beside documents.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files {
-    /// How many files were read.
-    pub read: usize,
-    /// How many files and folders `.indexignore` leaves out. What lies in such a folder does not count.
-    pub left_out: usize,
-    /// The first [`MAX_NAMED`] of them by name; a folder ends with a slash.
-    pub left_out_names: Vec<String>,
-}
-
-/// The documents of a catalog, in no order.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Documents {
-    /// All of them.
-    pub documents: Vec<Located>,
-    /// The files that they come from.
-    pub files: Files,
-}
-
-/// Files that are named of those that are left out: there may be as many as a folder may hold.
-pub const MAX_NAMED: usize = 20;
 
 /// Why a catalog cannot be read. Names the file and the place in it.
 #[derive(Debug, thiserror::Error)]
@@ -179,11 +146,11 @@ pub enum Error {
 }
 
 /// Reads every file of the folder that `.indexignore` does not leave out, whatever its name, several at a time, and hands
-/// the documents to `visit` in no order. Gives what there is beside them. Blocks.
+/// the documents to `visit` in no order. Blocks.
 ///
 /// Of several errors the one in the first file by name is returned. A link is followed to a file in the folder, and each
 /// file is read once; one that leads out of the folder is refused.
-pub fn folder(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Located)) -> Result<Files, Error> {
+pub fn folder(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Document)) -> Result<(), Error> {
     folder::read(root, limits, visit)
 }
 
@@ -192,11 +159,7 @@ pub fn folder(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Located)) -> R
 ///
 /// # Errors
 /// As [`folder`].
-pub fn folder_in_order<F: Form>(
-    root: &Path,
-    limits: &Limits,
-    visit: &mut dyn FnMut(Located<F>),
-) -> Result<Files, Error> {
+pub fn folder_in_order<F: Form>(root: &Path, limits: &Limits, visit: &mut dyn FnMut(F)) -> Result<(), Error> {
     folder::read_in_order(root, limits, visit)
 }
 
@@ -207,7 +170,7 @@ pub fn stream(
     name: &str,
     body: &mut dyn std::io::Read,
     limits: &Limits,
-    visit: &mut dyn FnMut(Located),
+    visit: &mut dyn FnMut(Document),
 ) -> Result<(), Error> {
     stream::read(&Arc::from(name), body, limits, &stream::Totals::default(), visit)
 }
@@ -217,29 +180,15 @@ pub fn stream(
 /// A folder without any package gives an empty catalog, unless there are templates in it.
 pub fn catalog(root: &Path, limits: &Limits) -> Result<Catalog, Error> {
     let mut builder = Builder::default();
-    folder(root, limits, &mut |located| builder.add(located.document))?;
+    folder(root, limits, &mut |document| builder.add(document))?;
     finish(builder, || root.display().to_string())
 }
 
 /// The catalog in a stream. Blocks. `name` stands in messages.
 pub fn catalog_of_stream(name: &str, body: &mut dyn std::io::Read, limits: &Limits) -> Result<Catalog, Error> {
     let mut builder = Builder::default();
-    stream(name, body, limits, &mut |located| builder.add(located.document))?;
+    stream(name, body, limits, &mut |document| builder.add(document))?;
     finish(builder, || name.to_owned())
-}
-
-/// The documents in a folder, as [`crate::validate`] wants them. Blocks.
-pub fn documents(root: &Path, limits: &Limits) -> Result<Documents, Error> {
-    let mut documents = Vec::new();
-    let files = folder(root, limits, &mut |located| documents.push(located))?;
-    Ok(Documents { documents, files })
-}
-
-/// The documents in a stream. Blocks. `name` stands in messages.
-pub fn documents_of_stream(name: &str, body: &mut dyn std::io::Read, limits: &Limits) -> Result<Documents, Error> {
-    let mut documents = Vec::new();
-    stream(name, body, limits, &mut |located| documents.push(located))?;
-    Ok(Documents { documents, files: Files { read: 1, ..Files::default() } })
 }
 
 pub(crate) fn finish(builder: Builder, path: impl FnOnce() -> String) -> Result<Catalog, Error> {

@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::Catalog;
 use crate::document::{self, Document};
 use crate::model::Builder;
-use crate::read::{self, Form, Located};
+use crate::read::{self, Form};
 
 #[cfg(test)]
 mod tests;
@@ -70,8 +70,8 @@ impl Served {
         let mut writer = Writer::new(folder).map_err(in_folder)?;
         let mut builder = Builder::default();
         let mut failed = None;
-        read::folder_in_order(catalog, limits, &mut |located: Located<Blob>| {
-            let Blob { document, line, json } = located.document;
+        read::folder_in_order(catalog, limits, &mut |blob: Blob| {
+            let Blob { document, line, json } = blob;
             if failed.is_none() {
                 failed = writer.add(line, &json).err();
             }

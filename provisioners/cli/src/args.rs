@@ -29,9 +29,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 pub use bundle::{
     CertProvider, ChartArgs, FindingForm, ObjectForm, RegistryArgs, RenderArgs, SourceArgs, ValidateArgs,
 };
-pub use catalog::{
-    AnswerForm, CatalogArgs, CatalogCommand, CatalogServerArgs, GraphArgs, ListArgs, ShowArgs, ValidateCatalogArgs,
-};
+pub use catalog::{AnswerForm, CatalogArgs, CatalogCommand, CatalogServerArgs, ListArgs, ShowArgs};
 pub use cluster::{ClusterArgs, ContentArgs, ServiceArgs, StatusArgs};
 pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
 pub use diff::DiffArgs;
@@ -194,7 +192,6 @@ pub enum Command {
     #[command(subcommand, after_help = examples!(
         "rukpakctl catalog list cluster:operatorhubio"
         "rukpakctl catalog show image:registry.example.com/catalog:v1 pump-operator --channel stable"
-        "rukpakctl catalog validate ./catalog"
     ))]
     Catalog(CatalogCommand),
     /// Print the state of ClusterExtensions, and which bundles of the catalogs they could have

@@ -1,25 +1,21 @@
-//! `rukpakctl catalog`: what a PlatformOperator would get from a catalog, and what is wrong with one.
+//! `rukpakctl catalog`: what a PlatformOperator would get from a catalog.
 //!
 //! ```text
 //! location  where it is, as people write it       open      a location  ->  a catalog
 //! served    the content of a ClusterCatalog
 //! list      packages, channels, bundles           show      the bundle for a request, why, and upgrades
-//! validate  documents  ->  findings               graph     Mermaid
 //! ```
 //!
 //! Bundles are chosen and refused by [`rukpak_catalog`], as the manager does it.
 
 pub(crate) mod choice;
-mod graph;
 mod list;
 mod location;
 mod open;
 pub(crate) mod served;
 mod show;
-mod validate;
 
-use rukpak_catalog::Package;
-use rukpak_catalog::validate::Finding;
+use rukpak_catalog::{Package, graph};
 
 use crate::args::{CatalogArgs, CatalogCommand};
 use crate::exit::Exit;
@@ -36,8 +32,6 @@ pub async fn run(command: &CatalogCommand) -> Exit {
     match command {
         CatalogCommand::List(arguments) => list::run(arguments).await,
         CatalogCommand::Show(arguments) => show::run(arguments).await,
-        CatalogCommand::Validate(arguments) => validate::run(arguments).await,
-        CatalogCommand::Graph(arguments) => graph::run(arguments).await,
     }
 }
 
@@ -78,10 +72,10 @@ fn missing(opened: &Opened, place: &CatalogArgs, package: &str, why: &str) -> Fa
     Failure::no(format!("{}: {why}", opened.from)).hint(hint)
 }
 
-/// Warns of what is broken, in the words of `catalog validate`.
-fn warn_of(findings: &[Finding]) {
-    for finding in findings {
-        to_stderr(&format!("warning: {}", one_line(&finding.message)));
+/// Warns of what is broken in the graph of a package.
+fn warn_of_faults(package: &Package) {
+    for fault in graph::faults(package) {
+        to_stderr(&format!("warning: {}", one_line(&fault)));
     }
 }
 

@@ -70,14 +70,11 @@ pub fn csv(input: &[u8]) {
     }
 }
 
-/// A stream of catalog documents: the catalog, what is wrong with it, the way through each channel.
+/// A stream of catalog documents: the catalog, and what is wrong with the graph of each package.
 pub fn fbc(input: &[u8]) {
-    use rukpak_catalog::{graph, read, validate};
-    if let Ok(found) = read::documents_of_stream("input", &mut { input }, &limits()) {
-        let _ = validate::validate(&found.documents);
-    }
+    use rukpak_catalog::{graph, read};
     let Ok(catalog) = read::catalog_of_stream("input", &mut { input }, &limits()) else { return };
     for package in catalog.packages.values() {
-        let _ = (validate::graph(package), graph::mermaid(package));
+        let _ = graph::faults(package);
     }
 }

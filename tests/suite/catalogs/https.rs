@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use rukpak_catalog::origin::{Class, Origin, limits};
-use rukpak_catalog::read::{self, Documents};
-use rukpak_source::image::Credentials;
 use rukpak_tests::{CatalogdServer, Fault, FaultyServer, Rule, TestCa};
 
 use crate::catalogs::common::{
-    ALL_BUNDLES, bundles, catalog, chain, changed_catalog, impatient_loader, loader, new, refusal, unchanged,
+    ALL_BUNDLES, bundles, catalog, changed_catalog, impatient_loader, loader, new, refusal, unchanged,
 };
 
 #[tokio::test]
@@ -86,27 +83,6 @@ async fn refusals_are_told_apart() {
     let text = refusal(&loader, &url).await;
     assert!(text.contains(&format!("broke off after {line} bytes")), "{text}");
     new(&loader, &url, None).await;
-}
-
-#[tokio::test]
-async fn documents_are_those_of_the_catalog() {
-    let server = CatalogdServer::start().unwrap();
-    server.put("all", catalog()).unwrap();
-    let faulty = server.behind_faults().unwrap();
-    let loader = loader(&format!("{}{}", server.ca_pem(), faulty.ca_pem()));
-    let origin = |url: &str| url.parse::<Origin>().unwrap();
-    let (found, revision) = loader.documents(&origin(&server.url("all")), &Credentials::anonymous()).await.unwrap();
-    let lines = catalog().json_lines();
-    let wanted = read::documents_of_stream("lines", &mut lines.as_bytes(), &limits()).unwrap();
-    let documents = |read: &Documents| read.documents.iter().map(|one| one.document.clone()).collect::<Vec<_>>();
-    assert_eq!(documents(&found), documents(&wanted));
-    assert!(found.documents.iter().all(|located| located.place.file.ends_with("/catalogs/all/api/v1/all")));
-    assert_eq!(revision, new(&loader, &server.url("all"), None).await.1);
-    // A part of the documents is no answer.
-    faulty.add(Rule::on("/api/v1/all", Fault::HangUpAfter(700)).times(1));
-    let url = format!("{}/catalogs/all", faulty.url());
-    let error = loader.documents(&origin(&url), &Credentials::anonymous()).await.unwrap_err();
-    assert_eq!(error.class(), Class::Unavailable, "{}", chain(&error));
 }
 
 #[tokio::test]

@@ -132,14 +132,8 @@ async fn extensions_and_catalogs_of_the_cluster_are_listed_and_shown() {
     assert_eq!((&shown["name"], &shown["conditions"][0]["reason"]), (&json!(name), &json!("Succeeded")), "{shown:#}");
 
     let place = format!("cluster:{name}");
-    for (verb, package, word) in
-        [("list", Some(name), "1.0.0"), ("validate", None, ""), ("graph", Some(name), "flowchart LR")]
-    {
-        let mut arguments = vec!["catalog", verb, &place];
-        arguments.extend(package.map(String::as_str));
-        let did = rukpakctl(case.world, &arguments).await;
-        assert!(did.code == Some(0) && did.out.contains(word) && did.err.starts_with(&format!("{place}: ")), "{did:?}");
-    }
+    let did = rukpakctl(case.world, &["catalog", "list", &place, name]).await;
+    assert!(did.code == Some(0) && did.out.contains("1.0.0") && did.err.starts_with(&format!("{place}: ")), "{did:?}");
     let did = rukpakctl(case.world, &["catalog", "show", "cluster:none", name]).await;
     let said = "error: clustercatalogs.olm.operatorframework.io \"none\" not found\n";
     assert_eq!((did.code, did.err.as_str()), (Some(2), said));

@@ -37,7 +37,6 @@ async fn prepare(session: &Session<'_>) {
     }
     let cli = tools::workspace_folder().join("provisioners/cli/tests/cli/fixtures");
     copy(session, &cli.join("pumps"), "pumps");
-    copy(session, &cli.join("broken"), "broken-catalog");
     copy(session, &tools::workspace_folder().join("provisioners/registry/tests/fixtures/kite"), "kite");
     copy(session, &tools::workspace_folder().join("examples/rights"), "rights");
     let image = ImageBuilder::of_files([("valve", "#!/bin/sh\n")]);
@@ -100,10 +99,6 @@ async fn catalogs(session: &mut Session<'_>) {
     session.enter("catalog show ./pumps pump").await;
     session.enter("catalog show ./pumps pump --channel stable --from 1.0.0").await;
     session.enter("catalog show ./pumps pump 7.0.0").await;
-    session.enter("catalog validate ./pumps").await;
-    session.enter("catalog validate ./broken-catalog").await;
-    session.enter("catalog graph ./pumps pump").await;
-    session.enter("catalog graph ./pumps pomp").await;
 }
 
 /// A BundleDeployment from its installation to its removal.

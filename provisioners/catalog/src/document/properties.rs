@@ -33,8 +33,6 @@ pub(super) struct Properties {
     pub facts: Facts,
     /// The properties `olm.package`.
     pub identities: Vec<Identity>,
-    /// Whether there is an `olm.bundle.object`.
-    pub is_inline: bool,
     /// What cannot be read. Such properties are left out otherwise.
     pub faults: Vec<String>,
 }
@@ -89,10 +87,7 @@ impl Properties {
             "olm.constraint" => self.constraint(&path, value)?,
             "olm.maxOpenShiftVersion" => csv::max_openshift_version(&mut self.facts, value),
             "olm.csv.metadata" => csv::metadata(&mut self.facts, &Fields::at(path, value)?)?,
-            "olm.bundle.object" => {
-                self.is_inline = true;
-                csv::object(&mut self.facts, &Fields::at(path, value)?.text("data")?)?;
-            }
+            "olm.bundle.object" => csv::object(&mut self.facts, &Fields::at(path, value)?.text("data")?)?,
             _ => {}
         }
         Ok(())

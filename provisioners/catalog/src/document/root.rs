@@ -11,7 +11,7 @@ use super::sieve::{Keep, Sieve};
 use super::{Error, MAX_NAME, fields, properties};
 
 /// All that the known schemas need. A document of another schema may have these too: what is kept of them is small.
-const FIELDS: [(&str, Keep); 9] = [
+const FIELDS: [(&str, Keep); 8] = [
     ("schema", Keep::TEXT),
     ("package", Keep::TEXT),
     ("name", Keep::TEXT),
@@ -20,7 +20,6 @@ const FIELDS: [(&str, Keep); 9] = [
     ("icon", Keep::Fields(&[("base64data", Keep::TEXT), ("mediatype", Keep::TEXT)])),
     ("entries", Keep::Items(&ENTRY)),
     ("properties", Keep::Items(&Keep::Property(properties::keep))),
-    ("relatedImages", Keep::Items(&Keep::Fields(&[("image", Keep::TEXT)]))),
 ];
 
 /// An entry of a channel, or one of deprecations.

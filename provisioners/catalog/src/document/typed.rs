@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::fields::Fields;
 use super::properties::Properties;
 use super::root::Root;
-use super::{BundleDocument, Deprecation, Document, Error, MAX_ICON_BYTES, MAX_NAME, image};
+use super::{BundleDocument, Deprecation, Document, Error, MAX_ICON_BYTES, MAX_NAME};
 use crate::model::Icon;
 use crate::{Bundle, Channel, Entry};
 
@@ -58,17 +58,6 @@ pub(super) fn bundle(root: Root) -> Result<Document, Error> {
     for (path, value) in fields.items("properties").map_err(fault("bundle"))? {
         properties.add_item(path, value);
     }
-    let mut image_faults = Vec::new();
-    if let Some(problem) = image.as_deref().and_then(image::problem) {
-        image_faults.push(problem);
-    }
-    for (path, value) in fields.items("relatedImages").map_err(fault("bundle"))? {
-        // Some have no image, some a `value` in its place (3scale 0.5.5): nobody needs them, so nothing is refused.
-        match Fields::at(path.clone(), value).and_then(|fields| fields.name("image")) {
-            Ok(related) => image_faults.extend(image::problem(&related).map(|problem| format!("{path}: {problem}"))),
-            Err(problem) => image_faults.push(problem),
-        }
-    }
     let (identity, version) = (properties.identity(), properties.version());
     let bundle = Bundle {
         name: root.name.unwrap_or_default(),
@@ -82,9 +71,7 @@ pub(super) fn bundle(root: Root) -> Result<Document, Error> {
         package: root.package.unwrap_or_default(),
         bundle,
         identities: properties.identities,
-        is_inline: properties.is_inline,
         faults: properties.faults,
-        image_faults,
     })))
 }
 

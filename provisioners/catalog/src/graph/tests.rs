@@ -8,8 +8,6 @@ use crate::choose::fixture::{channel, name, of, package};
 use crate::choose::{Choice, Request};
 use crate::version::Range;
 
-mod picture;
-
 fn findings(line: &str) -> String {
     check(&channel(line)).map_or_else(|error| error.to_string(), |()| "valid".to_owned())
 }
@@ -56,6 +54,52 @@ fn channels_are_judged_as_opm_judges_them() {
     for (line, expected) in TABLE {
         assert_eq!(findings(line), *expected, "{line}");
     }
+}
+
+/// Each fault of the package, which a second channel does not hide.
+fn faults_of(text: &str, change: impl FnOnce(&mut Package)) -> Vec<String> {
+    let mut package = package(&format!("{text}\n other: 1.0.0"));
+    change(&mut package);
+    faults(&package).into_iter().collect()
+}
+
+#[test]
+fn faults_of_a_package_are_told_in_the_words_of_opm() {
+    let whole = |_: &mut Package| ();
+    let place = "invalid package \"p\": invalid channel \"d\": ";
+    assert_eq!(faults_of("d: 1.0.0; 1.1.0 replaces 1.0.0 range <1.1.0", whole), Vec::<String>::new());
+    for (channel, problem) in [
+        ("d:", "channel must contain at least one bundle"),
+        ("d: 1.0.0 replaces 1.0.0", "no channel head found in graph"),
+        ("d: 1.1.0; 1.0.0", "multiple channel heads found in graph: p.v1.0.0, p.v1.1.0"),
+    ] {
+        assert_eq!(faults_of(channel, whole), [format!("{place}{problem}")], "{channel}");
+    }
+    let ranged = faults_of("d: 1.0.0 range ^1.0", whole);
+    let start = format!("{place}invalid bundle \"p.v1.0.0\": invalid skipRange \"^1.0\": ");
+    assert!(ranged.len() == 1 && ranged[0].starts_with(&start), "{ranged:?}");
+    let skips_nothing = |package: &mut Package| {
+        package.channels.get_mut("d").unwrap().entries[0].skips.push(String::new());
+    };
+    let skip = format!("{place}invalid bundle \"p.v1.0.0\": skip[0] is empty");
+    assert_eq!(faults_of("d: 1.0.0", skips_nothing), [skip]);
+    let twice = "invalid package \"p\", channel \"d\": duplicate entry \"p.v1.0.0\"";
+    assert_eq!(faults_of("d: 1.0.0; 1.0.0", whole), [twice]);
+}
+
+#[test]
+fn bundles_and_a_default_channel_that_are_not_there_are_faults() {
+    let pruned = |package: &mut Package| {
+        package.bundles.clear();
+    };
+    let missing = "no olm.bundle blobs found in package \"p\" for olm.channel entries [p.v1.0.0 p.v1.1.0]";
+    assert_eq!(faults_of("d: 1.0.0; 1.1.0 replaces 1.0.0", pruned), [missing]);
+    let renamed = |package: &mut Package| {
+        package.default_channel = Some("gone".to_owned());
+    };
+    let absent = "invalid package \"p\": invalid channel \"gone\": channel must contain at least one bundle: it is the default \
+                  channel and is not in the catalog";
+    assert_eq!(faults_of("d: 1.0.0", renamed), [absent]);
 }
 
 #[test]
@@ -312,7 +356,7 @@ proptest! {
         if names.len() == package.channels["c"].entries.len() {
             prop_assert_eq!(check(&package.channels["c"]), check(&other.channels["c"]));
         }
-        prop_assert_eq!(mermaid(&package), mermaid(&other));
+        prop_assert_eq!(faults(&package), faults(&other));
     }
 
     #[test]

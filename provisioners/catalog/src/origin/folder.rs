@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 
 use rukpak_content::{Algorithm, Hasher, Limit, Limits};
 
-use super::{Error, Loader, Revision, Taken, blocking};
+use super::{Error, Loader, Revision, blocking};
+use crate::{Catalog, read};
 
 impl Loader {
     /// The revision is made of names, sizes and times, so what is known already is not read again.
-    pub(super) async fn folder<T: Taken>(
+    pub(super) async fn folder(
         &self,
         path: &Path,
         known: Option<&Revision>,
-    ) -> Result<Option<(T, Revision)>, Error> {
+    ) -> Result<Option<(Catalog, Revision)>, Error> {
         let (path, known, limits) = (path.to_owned(), known.cloned(), self.limits.clone());
         blocking(move || {
             // Before the files are read: one that changes meanwhile gives another revision next time.
@@ -23,7 +24,7 @@ impl Loader {
             if known.as_ref() == Some(&revision) {
                 return Ok(None);
             }
-            Ok(Some((T::of_folder(&path, &limits)?, revision)))
+            Ok(Some((read::catalog(&path, &limits)?, revision)))
         })
         .await
     }

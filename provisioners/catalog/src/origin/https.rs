@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use rukpak_content::{Algorithm, Hasher};
 use rukpak_source::http::{Opened, Request};
 
-use super::{Error, Loader, Revision, Taken};
-use crate::read;
+use super::{Error, Loader, Revision};
+use crate::{Catalog, read};
 
 /// The whole catalog, below the base URL. Source: catalogd's `api/v1`.
 const ALL: &str = "api/v1/all";
@@ -19,11 +19,11 @@ impl Loader {
     /// The revision is the server's validator or, where it gives none, the digest of the body.
     ///
     /// A server that keeps to it sends nothing where the catalog is the one that is known. The body is read while it comes.
-    pub(super) async fn https<T: Taken>(
+    pub(super) async fn https(
         &self,
         base: &str,
         known: Option<&Revision>,
-    ) -> Result<Option<(T, Revision)>, Error> {
+    ) -> Result<Option<(Catalog, Revision)>, Error> {
         let request = Request::new(&format!("{base}/{ALL}")).map_err(Error::Http)?;
         let validator = known.map(|Revision(text)| text.as_str());
         let Opened::Body(body) = self.fetcher.open(&request, ACCEPT, validator).await.map_err(Error::Http)? else {
@@ -37,7 +37,7 @@ impl Loader {
         let hash = validator.is_none();
         let work = move |reader: &mut dyn io::BufRead| {
             let mut reader = Hashed { reader, hasher: hash.then(|| Hasher::new(Algorithm::Sha256)) };
-            let taken = T::of_stream(&place, &mut reader, &limits)?;
+            let taken = read::catalog_of_stream(&place, &mut reader, &limits)?;
             Ok((taken, reader.hasher.map(|hasher| Revision(hasher.finish().to_string()))))
         };
         let read: Result<_, read::Error> = self.fetcher.read(body, work).await.map_err(Error::Http)?;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rukpak_content::{Limit, Limits};
 
+use super::Error;
 use super::ignored::{self, Rules};
-use super::{Error, Files, MAX_NAMED};
 
 /// A file to read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,17 +19,16 @@ pub(super) struct CatalogFile {
     pub path: PathBuf,
 }
 
-/// All files, sorted by name, and what is to be told of them.
-pub(super) fn list(root: &Path, limits: &Limits) -> Result<(Vec<CatalogFile>, Files), Error> {
+/// All files, sorted by name.
+pub(super) fn list(root: &Path, limits: &Limits) -> Result<Vec<CatalogFile>, Error> {
     let shown = || root.display().to_string();
     let root = root.canonicalize().map_err(|source| Error::Io { path: shown(), source })?;
     if !root.is_dir() {
         return Err(Error::NotAFolder(shown()));
     }
-    let left_out = LeftOut::default();
-    let mut walk = Walk { root: root.clone(), limits, entries: 0, found: Vec::new(), linked: Vec::new(), left_out };
+    let mut walk = Walk { root: root.clone(), limits, entries: 0, found: Vec::new(), linked: Vec::new() };
     walk.folder(&root, "", 1, &Rules::default())?;
-    let Walk { mut found, linked, left_out, .. } = walk;
+    let Walk { mut found, linked, .. } = walk;
     found.sort();
     let known: BTreeSet<PathBuf> = found.iter().map(|file| file.path.clone()).collect();
     let mut linked: Vec<CatalogFile> = linked.into_iter().filter(|link| !known.contains(&link.path)).collect();
@@ -37,9 +36,7 @@ pub(super) fn list(root: &Path, limits: &Limits) -> Result<(Vec<CatalogFile>, Fi
     linked.dedup_by(|a, b| a.path == b.path);
     found.append(&mut linked);
     found.sort();
-    let LeftOut { count, names } = left_out;
-    let files = Files { read: found.len(), left_out: count, left_out_names: names.into_iter().collect() };
-    Ok((found, files))
+    Ok(found)
 }
 
 struct Walk<'a> {
@@ -49,24 +46,6 @@ struct Walk<'a> {
     found: Vec<CatalogFile>,
     /// Files in the root that links lead to: they may be found in their own place too.
     linked: Vec<CatalogFile>,
-    left_out: LeftOut,
-}
-
-/// What `.indexignore` files leave out. The file system gives names in no order, so the first of them are known at the end.
-#[derive(Default)]
-struct LeftOut {
-    count: usize,
-    names: BTreeSet<String>,
-}
-
-impl LeftOut {
-    fn add(&mut self, name: String) {
-        self.count += 1;
-        self.names.insert(name);
-        if self.names.len() > MAX_NAMED {
-            self.names.pop_last();
-        }
-    }
 }
 
 impl Walk<'_> {
@@ -86,8 +65,6 @@ impl Walk<'_> {
             }
             let kind = entry.file_type().map_err(io)?;
             if if kind.is_dir() { rules.leave_out_all(&path) } else { rules.leave_out(&path) } {
-                let slash = if kind.is_dir() { "/" } else { "" };
-                self.left_out.add(format!("{}{slash}", below(name, &file_name.to_string_lossy())));
                 continue;
             }
             let Some(file_name) = file_name.to_str() else {

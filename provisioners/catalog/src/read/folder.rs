@@ -12,7 +12,8 @@ use rukpak_content::Limits;
 
 use super::files::{self, CatalogFile};
 use super::stream::{self, Totals};
-use super::{Error, Files, Form, Located};
+use super::{Error, Form};
+use crate::document::Document;
 
 /// More threads would only wait for the one that takes the documents, and each holds a document in memory.
 const MAX_THREADS: usize = 4;
@@ -20,25 +21,17 @@ const MAX_THREADS: usize = 4;
 /// Documents that are handed over at once.
 const BATCH: usize = 32;
 
-pub(super) fn read(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Located)) -> Result<Files, Error> {
-    let (files, told) = files::list(root, limits)?;
-    read_all(&files, limits, visit)?;
-    Ok(told)
+pub(super) fn read(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Document)) -> Result<(), Error> {
+    read_all(&files::list(root, limits)?, limits, visit)
 }
 
 /// One file after the other, in the order of their names.
-pub(super) fn read_in_order<F: Form>(
-    root: &Path,
-    limits: &Limits,
-    visit: &mut dyn FnMut(Located<F>),
-) -> Result<Files, Error> {
-    let (files, told) = files::list(root, limits)?;
+pub(super) fn read_in_order<F: Form>(root: &Path, limits: &Limits, visit: &mut dyn FnMut(F)) -> Result<(), Error> {
     let totals = Totals::default();
-    files.iter().try_for_each(|file| read_file(file, limits, &totals, visit))?;
-    Ok(told)
+    files::list(root, limits)?.iter().try_for_each(|file| read_file(file, limits, &totals, visit))
 }
 
-fn read_all(files: &[CatalogFile], limits: &Limits, visit: &mut dyn FnMut(Located)) -> Result<(), Error> {
+fn read_all(files: &[CatalogFile], limits: &Limits, visit: &mut dyn FnMut(Document)) -> Result<(), Error> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS).min(files.len());
     if threads <= 1 {
         let totals = Totals::default();
@@ -81,7 +74,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Reads files until there are none left, and gives the first that failed.
-    fn run(&self, sender: &SyncSender<Vec<Located>>) -> Option<(usize, Error)> {
+    fn run(&self, sender: &SyncSender<Vec<Document>>) -> Option<(usize, Error)> {
         let mut batch = Vec::with_capacity(BATCH);
         let mut failure = None;
         loop {
@@ -89,8 +82,8 @@ impl Work<'_> {
             if index >= self.files.len() || index > self.failed.load(Ordering::Relaxed) {
                 break;
             }
-            let read = read_file(&self.files[index], self.limits, &self.totals, &mut |located: Located| {
-                batch.push(located);
+            let read = read_file(&self.files[index], self.limits, &self.totals, &mut |document: Document| {
+                batch.push(document);
                 if batch.len() == BATCH {
                     // Sending fails only if the receiving thread panicked.
                     let _ = sender.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
@@ -111,7 +104,7 @@ fn read_file<F: Form>(
     found: &CatalogFile,
     limits: &Limits,
     totals: &Totals,
-    visit: &mut dyn FnMut(Located<F>),
+    visit: &mut dyn FnMut(F),
 ) -> Result<(), Error> {
     let open = File::open(&found.path).map_err(|source| Error::Io { path: found.name.to_string(), source });
     open.and_then(|mut file| stream::read(&found.name, &mut file, limits, totals, visit)).map_err(|error| match error {

@@ -11,7 +11,7 @@ use rukpak_plain::yaml::{self, Position};
 use super::json::Scanner;
 use super::window::Window;
 use super::yamls::Splitter;
-use super::{Error, Form, Located, MAX_BYTES, MAX_DOCUMENTS};
+use super::{Error, Form, MAX_BYTES, MAX_DOCUMENTS};
 
 /// What all files of a catalog amount to.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub(super) fn read<F: Form>(
     reader: &mut dyn Read,
     limits: &Limits,
     totals: &Totals,
-    visit: &mut dyn FnMut(Located<F>),
+    visit: &mut dyn FnMut(F),
 ) -> Result<(), Error> {
     let window = Window::new(reader);
     let mut stream = Stream { file, window, limits, totals, visit, documents: 0, counted: 0 };
@@ -66,7 +66,7 @@ struct Stream<'a, 'r, F> {
     window: Window<'r>,
     limits: &'a Limits,
     totals: &'a Totals,
-    visit: &'a mut dyn FnMut(Located<F>),
+    visit: &'a mut dyn FnMut(F),
     /// How many were read.
     documents: usize,
     /// Bytes that went into the totals.
@@ -115,7 +115,7 @@ impl<F: Form> Stream<'_, '_, F> {
             Ok(Err(source)) => Err(Error::Document { place, source }),
             Ok(Ok(document)) => {
                 self.window.advance(length);
-                self.found(place, document)?;
+                self.found(document)?;
                 Ok(Json::Read)
             }
         }
@@ -158,19 +158,18 @@ impl<F: Form> Stream<'_, '_, F> {
         let values = yaml::parse(self.file, text, &mut Budget::new(self.limits)).map_err(|e| moved(e, before, line))?;
         self.window.advance(length);
         for value in values {
-            let place = later(value.place, before, line);
             match F::from_value(&value.value) {
-                Ok(document) => self.found(place, document)?,
-                Err(source) => return Err(Error::Document { place, source }),
+                Ok(document) => self.found(document)?,
+                Err(source) => return Err(Error::Document { place: later(value.place, before, line), source }),
             }
         }
         Ok(true)
     }
 
-    fn found(&mut self, place: Position, document: F) -> Result<(), Error> {
+    fn found(&mut self, document: F) -> Result<(), Error> {
         self.documents += 1;
         self.totals.add(self.file, 0, 1)?;
-        (self.visit)(Located { place, document });
+        (self.visit)(document);
         Ok(())
     }
 

@@ -23,7 +23,7 @@ impl Read for Slow<'_> {
 fn documents(name: &str, text: &str) -> Result<Vec<String>, String> {
     let read = |step: usize| {
         let mut found = Vec::new();
-        let mut visit = |Located { document, .. }| {
+        let mut visit = |document: Document| {
             if let Document::Other { schema, name, .. } = document {
                 found.push(format!("{schema}/{}", name.unwrap_or_default()));
             }
@@ -146,52 +146,12 @@ fn catalog_folder(files: &[(&str, &str)]) -> tempfile::TempDir {
 fn names(files: &[(&str, &str)], limits: &Limits) -> Result<Vec<String>, String> {
     let root = catalog_folder(files);
     let mut found = Vec::new();
-    let result = folder(&root.path().join("root"), limits, &mut |located| match located.document {
+    let result = folder(&root.path().join("root"), limits, &mut |document| match document {
         Document::Other { name, .. } => found.push(name.unwrap_or_default()),
         other => panic!("{other:?}"),
     });
     found.sort();
-    result.map(|_| found).map_err(|error| chain(&error))
-}
-
-#[test]
-fn what_is_left_out_is_counted_and_named() {
-    let files = |files: &[(&str, &str)]| {
-        let root = catalog_folder(files);
-        folder(&root.path().join("root"), &Limits::default(), &mut |_| {}).expect("a catalog")
-    };
-    let told = files(&[
-        ("a", A),
-        ("p/b", B),
-        ("OWNERS", "no catalog"),
-        ("docs/x.md", "nor this"),
-        ("p/x.md", "nor this"),
-        (".indexignore", "OWNERS\ndocs/"),
-        ("p/.indexignore", "*.md"),
-    ]);
-    let left_out_names = ["OWNERS", "docs/", "p/x.md"].map(str::to_owned).to_vec();
-    assert_eq!(told, Files { read: 2, left_out: 3, left_out_names });
-    assert_eq!(files(&[("a", A)]), Files { read: 1, ..Files::default() });
-    let names: Vec<String> = (0..MAX_NAMED + 5).map(|number| format!("{number:02}.md")).collect();
-    let mut many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "no catalog")).collect();
-    many.push((".indexignore", "*"));
-    let told = files(&many);
-    assert_eq!((told.read, told.left_out), (0, names.len()));
-    assert_eq!(told.left_out_names, names[..MAX_NAMED]);
-}
-
-#[test]
-fn documents_are_told_with_their_places() {
-    let root = catalog_folder(&[("p/a.yaml", "schema: x\n---\nschema: z\n"), ("b.json", "\n{\"schema\": \"z\"}")]);
-    let read = super::documents(&root.path().join("root"), &Limits::default()).expect("a catalog");
-    let mut places: Vec<String> = read.documents.iter().map(|located| located.place.to_string()).collect();
-    places.sort();
-    assert_eq!(
-        places,
-        ["b.json, document 1 (line 2)", "p/a.yaml, document 1 (line 1)", "p/a.yaml, document 2 (line 3)"]
-    );
-    let stream = documents_of_stream("s", &mut C.as_bytes(), &Limits::default()).expect("a catalog");
-    assert_eq!((stream.files.read, &*stream.documents[0].place.file), (1, "s"));
+    result.map(|()| found).map_err(|error| chain(&error))
 }
 
 const A: &str = "{schema: x, name: a}";
@@ -357,7 +317,7 @@ proptest! {
 fn a_catalog_that_takes_too_much_memory_is_refused() {
     let mut builder = Builder::with_maximum(1_000);
     let document = r#"{"schema": "olm.bundle", "package": "p", "name": "b"}"#;
-    stream("s", &mut document.as_bytes(), &Limits::default(), &mut |located| builder.add(located.document)).unwrap();
+    stream("s", &mut document.as_bytes(), &Limits::default(), &mut |document| builder.add(document)).unwrap();
     let error = finish(builder, || "c".to_owned()).unwrap_err();
     let message = "c: more than 268435456 bytes of memory, and no catalog is that large: check where it comes from";
     assert_eq!(error.to_string(), message);

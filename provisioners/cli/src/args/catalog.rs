@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{Args, Subcommand, ValueEnum};
 use rukpak_catalog::{Range, Version};
 
-use super::{ClusterArgs, EXIT_CODES, FindingForm, TrustArgs};
+use super::{ClusterArgs, EXIT_CODES, TrustArgs};
 
 /// What is to be told of a catalog.
 #[derive(Subcommand, Debug)]
@@ -14,10 +14,6 @@ pub enum CatalogCommand {
     List(ListArgs),
     /// Print which bundle a PlatformOperator would get, and why
     Show(ShowArgs),
-    /// Print everything that is wrong with a catalog
-    Validate(ValidateCatalogArgs),
-    /// Print the upgrades of a package as a Mermaid flowchart
-    Graph(GraphArgs),
 }
 
 /// How an answer is written.
@@ -100,30 +96,4 @@ pub struct ShowArgs {
     /// How the answer is written: a line for each fact, or one JSON object
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     pub output: AnswerForm,
-}
-
-/// Flags of `catalog validate`.
-#[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
-pub struct ValidateCatalogArgs {
-    /// Where the catalog is.
-    #[command(flatten)]
-    pub place: CatalogArgs,
-    /// How the findings are written: a line each, or one JSON object
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
-    pub output: FindingForm,
-}
-
-/// Flags of `catalog graph`.
-#[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
-pub struct GraphArgs {
-    /// Where the catalog is.
-    #[command(flatten)]
-    pub place: CatalogArgs,
-    /// The package
-    pub package: String,
-    /// A channel [default: all]
-    #[arg(long, value_name = "CHANNEL")]
-    pub channel: Option<String>,
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use rukpak_catalog::choose::{self, Request};
-use rukpak_catalog::{Bundle, Catalog, Channel, Entry, Package, Version, graph, validate};
+use rukpak_catalog::{Bundle, Catalog, Channel, Entry, Package, Version, graph};
 use serde::Serialize;
 
 use super::open::{Opened, Scope};
-use super::{failed, missing, package, warn_of};
+use super::{failed, missing, package, warn_of_faults};
 use crate::args::{AnswerForm, ListArgs};
 use crate::exit::Exit;
 use crate::output::{pretty, to_stderr, to_stdout};
@@ -117,7 +117,7 @@ pub(super) async fn run(arguments: &ListArgs) -> Exit {
     };
     match package(&opened, name) {
         Ok(package) => {
-            warn_of(&validate::graph(package));
+            warn_of_faults(package);
             let (channels, bundles) = (package.channels.len(), package.bundles.len());
             let (channels, bundles) = (count(channels, "channel"), count(bundles, "bundle"));
             to_stderr(&format!("{}: {channels} and {bundles} of package {name:?}", opened.from));

@@ -10,8 +10,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use rukpak_catalog::model::Facts;
 use rukpak_catalog::origin::{self, Loaded, Loader, LoaderOptions, Origin, Revision};
-use rukpak_catalog::read::{self, Documents};
-use rukpak_catalog::{Bundle, Catalog, Package, registry};
+use rukpak_catalog::{Bundle, Catalog, Package, read, registry};
 use rukpak_source::Egress;
 
 use super::location::{self, CatalogLocation};
@@ -104,31 +103,19 @@ impl Opened {
     }
 }
 
-pub(super) fn place(arguments: &CatalogArgs) -> Result<CatalogLocation, Error> {
+fn place(arguments: &CatalogArgs) -> Result<CatalogLocation, Error> {
     Ok(CatalogLocation::new(&arguments.catalog)?)
 }
 
-pub(super) fn file(path: &Path) -> Result<File, Error> {
+fn file(path: &Path) -> Result<File, Error> {
     File::open(path).map_err(|source| Error::File { path: path.display().to_string(), source })
 }
 
 /// The documents of a ClusterCatalog.
-pub(super) async fn of_cluster(name: &str, arguments: &CatalogArgs) -> Result<File, Error> {
+async fn of_cluster(name: &str, arguments: &CatalogArgs) -> Result<File, Error> {
     let cluster = Cluster::connect(&arguments.cluster).await.map_err(served::Error::from)?;
     let catalog = cluster.catalog(name).await.map_err(served::Error::from)?;
     Ok(served::fetch(&cluster, &catalog, &arguments.server.system_namespace).await?)
-}
-
-/// The documents, and what to call the place.
-pub(super) async fn documents(origin: &Origin, arguments: &CatalogArgs) -> Result<(Documents, String), Error> {
-    let mut registries = Registries::new(&arguments.trust, origin::limits())?;
-    if let Origin::Image(image) = origin {
-        registries.log_in_for(image).await;
-    }
-    let loader = loader(origin, &registries)?;
-    let (documents, revision) =
-        answered(origin, &registries, loader.documents(origin, registries.credentials()).await)?;
-    Ok((documents, named(origin, &revision)))
 }
 
 async fn load(origin: &Origin, arguments: &CatalogArgs) -> Result<(Catalog, String), Error> {

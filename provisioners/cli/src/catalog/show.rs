@@ -6,12 +6,12 @@ mod upgrades;
 
 use rukpak_catalog::check::{self, Refusal};
 use rukpak_catalog::choose::{self, Choice, Request};
-use rukpak_catalog::{Bundle, Package, Range, registry, validate, version};
+use rukpak_catalog::{Bundle, Package, Range, registry, version};
 
 use self::answer::Answer;
 use self::upgrades::Start;
 use super::open::{Opened, Scope};
-use super::{failed, missing, package, warn_of};
+use super::{failed, missing, package, warn_of_faults};
 use crate::args::{AnswerForm, ShowArgs};
 use crate::exit::Exit;
 use crate::output::{chain, pretty, to_stdout};
@@ -56,7 +56,7 @@ pub(super) async fn run(arguments: &ShowArgs) -> Exit {
         Ok(package) => package,
         Err(why) => return refused(&opened, arguments, &why),
     };
-    warn_of(&validate::graph(package));
+    warn_of_faults(package);
     let found = match found(package, arguments) {
         Ok(found) => found,
         Err(error) => return refused(&opened, arguments, &chain(&error)),

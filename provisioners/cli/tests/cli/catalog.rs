@@ -1,7 +1,6 @@
 //! `rukpakctl catalog` over folders and files. The fixture `pumps` is the one of the documentation.
 
 mod hostile;
-mod validate;
 
 use std::path::{Path, PathBuf};
 
@@ -134,7 +133,7 @@ stable      pump.v1.2.0   1.2.0     head      -
 }
 
 #[test]
-fn a_broken_graph_is_warned_of_in_the_words_of_validate() {
+fn a_broken_graph_is_warned_of_in_the_words_of_opm() {
     let answer = catalog("list", &["broken", "pump"]);
     let table = "\
 CHANNEL   BUNDLE        VERSION   NOTES                DEPRECATED
@@ -148,19 +147,18 @@ stable    pump.v1.1.0   -         not in the catalog   -
         "{}",
         packages.out
     );
-    let findings = catalog("validate", &["broken"]);
-    let of_graph: Vec<&str> = findings.lines().into_iter().filter(|line| !line.contains("error parsing")).collect();
-    assert_eq!(of_graph.len(), 2, "{findings:?}");
-    for verb in ["list", "show", "graph"] {
+    let faults = [
+        "invalid package \"pump\": invalid channel \"stable\": multiple channel heads found in graph: pump.v1.0.0, pump.v1.1.0",
+        "no olm.bundle blobs found in package \"pump\" for olm.channel entries [pump.v1.1.0]",
+    ];
+    for verb in ["list", "show"] {
         let answer = catalog(verb, &["broken", "pump"]);
-        for finding in &of_graph {
-            assert!(answer.err.contains(&format!("warning: {finding}\n")), "{verb}: {finding}: {}", answer.err);
+        for fault in faults {
+            assert!(answer.err.contains(&format!("warning: {fault}\n")), "{verb}: {fault}: {}", answer.err);
         }
     }
     // What would be chosen is told all the same, and is a yes.
     assert_eq!(catalog("show", &["broken", "pump"]).code, 0);
-    let one = catalog("graph", &["broken", "pump", "--channel=stable"]);
-    assert!(one.err.contains(&format!("warning: {}\n", of_graph[0])) && !one.err.contains(of_graph[1]), "{}", one.err);
 }
 
 #[test]
@@ -349,26 +347,14 @@ fn show_says_what_the_crate_of_the_manager_chooses() {
 
 #[test]
 fn what_is_not_there_is_a_no() {
-    for verb in ["list", "show", "graph"] {
+    for verb in ["list", "show"] {
         let answer = catalog(verb, &["pumps", "faucet"]);
         assert_answer(&answer, 1, "", &["olm.bundles from the faucet package: the catalog has pump, valve"]);
     }
-    let answer = catalog("graph", &["pumps", "pump", "--channel=x"]);
-    assert_answer(&answer, 1, "", &["has no channel \"x\"; there are candidate, stable"]);
     let answer = catalog("show", &["pumps", "pump", "blue"]);
     assert_answer(&answer, 1, "", &["package \"pump\" has no bundle \"blue\", and it is no version"]);
     let json = catalog("show", &["pumps", "pump", "9.9.9", "-ojson"]);
     assert_eq!((json.code, &json.json()["installable"]), (1, &Value::from(false)));
-}
-
-#[test]
-fn graphs_are_those_of_the_catalog() {
-    let package = &read::catalog(&fixture("pumps"), &Limits::default()).unwrap().packages["pump"];
-    let all = catalog("graph", &["pumps", "pump"]);
-    assert_answer(&all, 0, &rukpak_catalog::graph::mermaid(package), &["2 channels of package \"pump\""]);
-    let one = catalog("graph", &["pumps", "pump", "--channel", "stable"]);
-    assert!(one.out.starts_with("flowchart LR\n") && one.out.contains("stable (default)"), "{}", one.out);
-    assert!(one.out.contains("-.->|skips|") && !one.out.contains("candidate"), "{}", one.out);
 }
 
 #[test]
@@ -379,7 +365,7 @@ fn a_file_is_a_catalog_too_and_what_exists_wins() {
     let folder = Folder::of(&[("image:a/b:v1/catalog.yaml", "schema: olm.package\nname: here\n")]);
     let output = command(["catalog", "list", "image:a/b:v1"]).current_dir(folder.path()).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("here"), "{output:?}");
-    let dir = run(["catalog", "validate", &format!("dir:{}", fixture("pumps").display())]);
+    let dir = run(["catalog", "list", &format!("dir:{}", fixture("pumps").display())]);
     assert_eq!(dir.code, 0, "{dir:?}");
 }
 
@@ -402,9 +388,7 @@ fn what_cannot_be_found_out_is_said() {
         assert_answer(&answer, 2, "", &[text]);
         assert!(!answer.err.contains("secret"), "{}", answer.err);
     }
-    let grpc = run(["catalog", "validate", "grpc:127.0.0.1:1"]);
-    assert_answer(&grpc, 2, "", &["over gRPC does not give its documents away", "validate its image or its folder"]);
-    let https = run(["catalog", "validate", "https://127.0.0.1:1/catalogs/x"]);
+    let https = run(["catalog", "list", "https://127.0.0.1:1/catalogs/x"]);
     assert_answer(&https, 2, "", &["https://127.0.0.1:1/catalogs/x", "the catalog cannot be fetched"]);
     let bad = catalog("show", &["pumps", "pump", "--version=one"]);
     assert_answer(&bad, 2, "", &["is not a range of versions"]);

@@ -76,11 +76,8 @@ fn published_bundles_are_rendered_or_refused() {
 fn look_into(catalog: &Path) -> Option<usize> {
     let place = catalog.to_str().expect("UTF-8");
     let list = run(["catalog", "list", place, "-ojson"]);
-    let validate = run(["catalog", "validate", place, "-ojson"]);
-    let passed = validate.json()["passed"].as_bool().expect("a verdict");
-    assert_eq!(validate.code, i32::from(!passed), "{place}: {validate:?}");
     if list.code == 2 {
-        assert!(!passed, "{place}: it cannot be read, and nothing is wrong with it: {list:?}");
+        assert!(!list.err.is_empty(), "{place}: it cannot be read, and nothing is said");
         return None;
     }
     let listed = list.json();
@@ -90,10 +87,7 @@ fn look_into(catalog: &Path) -> Option<usize> {
         let shown = run(["catalog", "show", place, name, "-ojson"]);
         assert_eq!(shown.code, i32::from(shown.json()["installable"] == false), "{place} {name}: {shown:?}");
         let inside = run(["catalog", "list", place, name, "-ojson"]).json();
-        let drawn = run(["catalog", "graph", place, name]);
-        assert_eq!(drawn.code, 0, "{place} {name}: {drawn:?}");
         let channels = inside["channels"].as_array().expect("channels").len();
-        assert_eq!(drawn.out.matches("  subgraph ").count(), channels, "{place} {name}");
         assert_eq!(package["channels"], channels, "{place} {name}");
     }
     Some(packages.len())

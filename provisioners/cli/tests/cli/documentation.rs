@@ -60,5 +60,5 @@ fn examples_of_catalogs_are_real() {
         last = output.status.code();
         checked += 1;
     }
-    assert!(checked >= 6, "{checked} examples");
+    assert!(checked >= 5, "{checked} examples");
 }
