@@ -23,10 +23,10 @@ pub fn page() -> String {
         rukpak_platform::args::command(),
     ];
     let servers: Vec<Section> = servers.iter().map(|program| Section::of(program, program.get_name())).collect();
-    chapter(&mut page, "Servers", &[], &servers);
+    chapter(&mut page, "Servers", &servers);
     let mut sections = Vec::new();
     verbs(&mut sections, &rukpakctl::args::command(), "rukpakctl");
-    chapter(&mut page, "rukpakctl", &servers[0].rows, &sections);
+    chapter(&mut page, "rukpakctl", &sections);
     page
 }
 
@@ -39,8 +39,6 @@ struct Section {
 
 #[derive(PartialEq, Eq)]
 struct Row {
-    /// Name of the flag, without its value.
-    short: String,
     /// The cells of its name and its default.
     head: String,
     meaning: String,
@@ -48,14 +46,8 @@ struct Row {
 
 impl Row {
     fn of(argument: &Arg) -> Self {
-        let short = argument.get_long().map_or_else(|| name(argument), |long| format!("`--{long}`"));
         let head = format!("| {} | {} |", name(argument), default(argument));
-        Self { short, head, meaning: cell(&meaning(argument)) }
-    }
-
-    /// Whether it is a limit that one of `rows` also is, with the same default.
-    fn is_limit_of(&self, rows: &[Self]) -> bool {
-        self.short.starts_with("`--limit-") && rows.iter().any(|row| row.head == self.head)
+        Self { head, meaning: cell(&meaning(argument)) }
     }
 }
 
@@ -77,11 +69,11 @@ fn verbs(sections: &mut Vec<Section>, command: &Command, path: &str) {
 }
 
 /// Flags that several sections have, once for each set of sections, then a heading for each section with what it is for and the
-/// other flags. Limits that are `listed` in another chapter are not repeated.
-fn chapter(page: &mut String, title: &str, listed: &[Row], sections: &[Section]) {
+/// other flags.
+fn chapter(page: &mut String, title: &str, sections: &[Section]) {
     _ = write!(page, "\n## {title}\n\nFlags of several of them, and then of each alone.\n");
     let mut groups: Vec<(Vec<String>, Vec<&Row>)> = Vec::new();
-    for row in sections.iter().flat_map(|section| &section.rows).filter(|row| !row.is_limit_of(listed)) {
+    for row in sections.iter().flat_map(|section| &section.rows) {
         let having = names(sections, |other| other == row);
         match groups.iter_mut().find(|(names, _)| *names == having) {
             Some((_, rows)) if rows.contains(&row) => {}
@@ -94,14 +86,9 @@ fn chapter(page: &mut String, title: &str, listed: &[Row], sections: &[Section])
         _ = write!(page, "\n{}:\n", names.join(", "));
         table(page, rows);
     }
-    let limited = names(sections, |row| row.is_limit_of(listed));
-    if !limited.is_empty() {
-        _ = write!(page, "\n{}: limits, [as of the controller](#rukpak-controller).\n", limited.join(", "));
-    }
-
     for section in sections {
         _ = write!(page, "\n### {}\n\n{}.\n", section.path, section.about);
-        let is_shared = |row: &Row| row.is_limit_of(listed) || groups.iter().any(|(_, rows)| rows.contains(&row));
+        let is_shared = |row: &Row| groups.iter().any(|(_, rows)| rows.contains(&row));
         let own: Vec<&Row> = section.rows.iter().filter(|row| !is_shared(row)).collect();
         table(page, &own);
     }

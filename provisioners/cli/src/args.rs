@@ -9,7 +9,6 @@ mod examples;
 mod extension;
 mod image;
 mod install;
-mod limits;
 mod migrate;
 mod namespace;
 mod output;

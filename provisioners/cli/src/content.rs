@@ -79,7 +79,7 @@ async fn show(arguments: &ContentArgs) -> Result<Exit, Error> {
     // Its host is a name that only the cluster knows.
     let path = Url::parse(&url).map_err(|_| Error::Url(url.clone()))?.path().to_owned();
     let service = Service::connect(&cluster, &arguments.service).await?;
-    let limits = arguments.limits();
+    let limits = Limits::default();
     let stage = unpack(service.fetch(&path, &limits).await?, &limits)?;
     match &arguments.extract {
         Some(folder) => extract(&stage, folder).map(|()| Exit::Yes),

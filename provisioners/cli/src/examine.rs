@@ -73,7 +73,7 @@ pub async fn examine_with(
     purpose: Purpose<'_>,
     arguments: &SourceArgs,
 ) -> Result<Examined, Failure> {
-    let (limits, chart) = (arguments.limits(), &arguments.chart);
+    let (limits, chart) = (Limits::default(), &arguments.chart);
     let is_rendered = matches!(purpose, Purpose::Render(_)) || chart.values.is_given();
     if format == Format::Helm && is_rendered {
         return Ok(finish(chart::examine(tree, chart, &limits).await?));

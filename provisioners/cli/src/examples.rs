@@ -43,7 +43,7 @@ pub async fn run(arguments: &ExamplesArgs) -> Exit {
 }
 
 async fn print(arguments: &ExamplesArgs) -> Result<Exit, Failure> {
-    let limits = arguments.source.limits();
+    let limits = Limits::default();
     let (content, format) = if let Some(name) = deployment(arguments) {
         let cluster = Cluster::connect(&arguments.cluster).await?;
         installed(&cluster, name, &arguments.service, &limits).await?

@@ -5,7 +5,7 @@ mod images;
 
 use oci_client::Reference;
 use rukpak_catalog::choose::Request;
-use rukpak_content::Digest;
+use rukpak_content::{Digest, Limits};
 use serde::Serialize;
 
 use crate::args::{ExportArgs, ImageForm, ImportArgs, RegistryArgs};
@@ -62,7 +62,7 @@ async fn interruptible(work: impl Future<Output = Result<Exit, Failure>>, left: 
 }
 
 async fn export(arguments: &ExportArgs) -> Result<Exit, Failure> {
-    let limits = arguments.source.limits();
+    let limits = Limits::default();
     let chosen = chosen(arguments).await?;
     let content = match &chosen {
         Some(chosen) => source::read_image(&chosen.image, &arguments.source.trust, &limits).await?,

@@ -6,6 +6,7 @@ pub(crate) mod given;
 pub(crate) mod patch;
 
 use kube::ResourceExt as _;
+use rukpak_content::Limits;
 use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN};
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, TemplateMetadata};
 
@@ -91,13 +92,13 @@ async fn asked(arguments: &InstallArgs) -> Result<Asked, Failure> {
         }
         Given::Local(path) => path,
     };
-    let packed = pack::pack_any(&path, &arguments.limits())?;
+    let packed = pack::pack_any(&path, &Limits::default())?;
     for remark in &packed.remarks {
         to_stderr(&format!("warning: {remark}"));
     }
     let class = upload::class_of(arguments.format.unwrap_or(packed.detected.format));
     if arguments.check.validate {
-        upload::validate(&packed, class, &path.display().to_string(), &arguments.limits())?;
+        upload::validate(&packed, class, &path.display().to_string(), &Limits::default())?;
     }
     Ok(Asked { source: upload::source(), class: Some(class.to_owned()), packed: Some(packed), values })
 }

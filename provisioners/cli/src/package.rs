@@ -58,7 +58,7 @@ async fn package(arguments: &PackageArgs) -> Result<Exit, Failure> {
         let text = format!("{}: the digest of an image that is yet to be made is not known", arguments.image);
         return Err(Failure::unknown(text).hint("name a tag"));
     }
-    let limits = arguments.limits();
+    let limits = Limits::default();
     let (content, stage) = source::read_staged(&arguments.folder, &limits)?;
     for remark in &content.remarks {
         to_stderr(&format!("warning: {remark}"));
@@ -167,7 +167,7 @@ async fn pull(arguments: &PullArgs) -> Result<Exit, Failure> {
     let failed = |error: &dyn std::error::Error| Failure::unknown(chain(error));
     check_empty(&arguments.folder).map_err(|error| failed(&error))?;
     destination::reference(&arguments.image)?;
-    let (image, stage) = source::pull(&arguments.image, &arguments.trust, &arguments.limits()).await?;
+    let (image, stage) = source::pull(&arguments.image, &arguments.trust, &Limits::default()).await?;
     extract(&stage, &arguments.folder).map_err(|error| failed(&error))?;
     let reference = destination::reference(&image)?;
     let digest = reference.digest().unwrap_or_default();

@@ -1,5 +1,7 @@
 //! `rukpakctl render`.
 
+use rukpak_content::Limits;
+
 use crate::args::{CertProvider, ObjectForm, RenderArgs};
 use crate::examine::{Purpose, examine_with};
 use crate::exit::Exit;
@@ -13,7 +15,7 @@ pub async fn run(arguments: &RenderArgs) -> Exit {
         Ok(content) => content,
         Err(error) => return failed(&error),
     };
-    let limits = arguments.source.limits();
+    let limits = Limits::default();
     let Detected { format, why } = detect(&content, arguments.source.format, &limits);
     let flags = &arguments.registry;
     let unused = [
@@ -59,7 +61,7 @@ pub(crate) fn failed(error: &source::Error) -> Exit {
 }
 
 /// The format that was asked for, else that of the tree.
-pub(crate) fn detect(content: &Content, asked: Option<Format>, limits: &rukpak_content::Limits) -> Detected {
+pub(crate) fn detect(content: &Content, asked: Option<Format>, limits: &Limits) -> Detected {
     match asked {
         Some(format) => Detected { format, why: "--format says so".to_owned() },
         None => Format::detect(&content.tree, limits),

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rukpak_content::Limits;
 use rukpak_crd_upgrade::Migration;
 use rukpak_crds::{Bundle, BundleDeployment, BundlePhase};
 use rukpak_plain::{Object, ObjectKey};
@@ -92,7 +93,7 @@ type Objects = Vec<(Identity, Value)>;
 
 async fn of_bundle(arguments: &RightsArgs) -> Result<Objects, Failure> {
     let content = source::read(&arguments.source).await?;
-    let limits = arguments.source.limits();
+    let limits = Limits::default();
     let format::Detected { format, why } = detect(&content, arguments.source.format, &limits);
     let examined =
         examine::examine_with(&content.tree, format, Purpose::Render(&arguments.registry), &arguments.source).await?;
@@ -122,7 +123,7 @@ async fn of_deployment(
     arguments: &RightsArgs,
 ) -> Result<(Objects, Rights), Failure> {
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
-    let limits = arguments.source.limits();
+    let limits = Limits::default();
     let reader = Reader {
         deployment: Some(deployment),
         name,

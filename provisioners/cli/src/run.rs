@@ -7,6 +7,7 @@ mod taken;
 use std::collections::BTreeMap;
 
 use kube::ResourceExt as _;
+use rukpak_content::Limits;
 use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN, CLASS_REGISTRY, ROLLBACK_TO};
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSpec, BundleTemplate, TemplateMetadata};
 use serde_json::json;
@@ -31,14 +32,14 @@ pub async fn run(arguments: &RunArgs) -> Exit {
 
 async fn install(arguments: &RunArgs) -> Result<Exit, Failure> {
     let name = &arguments.name;
-    let packed = pack::pack(&arguments.folder, &arguments.limits())?;
+    let packed = pack::pack(&arguments.folder, &Limits::default())?;
     for remark in &packed.remarks {
         to_stderr(&format!("warning: {remark}"));
     }
     let values = chart::values(&arguments.values).await?;
     let class = bundle_class(arguments, &packed);
     if arguments.check.validate {
-        upload::validate(&packed, class, &arguments.folder.display().to_string(), &arguments.limits())?;
+        upload::validate(&packed, class, &arguments.folder.display().to_string(), &Limits::default())?;
     }
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let service = Service::connect(&cluster, &arguments.service).await?;

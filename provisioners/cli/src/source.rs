@@ -115,7 +115,7 @@ fn is_refusal(error: &rukpak_source::archive::Error) -> bool {
 
 /// Reads the bundle that the flags name. A path that exists wins over an image.
 pub async fn read(arguments: &SourceArgs) -> Result<Content, Error> {
-    let limits = arguments.limits();
+    let limits = Limits::default();
     let path = PathBuf::from(&arguments.bundle);
     let name = path.display().to_string();
     let mut remarks = Vec::new();

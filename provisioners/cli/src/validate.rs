@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use rukpak_content::Limits;
 use serde::Serialize;
 
 use crate::args::{FindingForm, ValidateArgs};
@@ -33,7 +34,7 @@ pub async fn run(arguments: &ValidateArgs) -> Exit {
         Err(error) if error.is_refusal() => return refused(arguments, &error),
         Err(error) => return failed(&error),
     };
-    let limits = arguments.source.limits();
+    let limits = Limits::default();
     let Detected { format, why } = detect(&content, arguments.source.format, &limits);
     let Content { tree, from, remarks: mut warnings, image: _ } = content;
     let examined = examine_with(&tree, format, Purpose::Validate, &arguments.source).await;

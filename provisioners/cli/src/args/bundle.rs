@@ -4,9 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use rukpak_content::Limits;
 
-use super::limits::LimitArgs;
 use super::{TrustArgs, ValuesArgs, namespace};
 use crate::format::Format;
 
@@ -68,16 +66,9 @@ pub struct SourceArgs {
     /// How its registry is spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
 }
 
 impl SourceArgs {
-    /// How much a bundle may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits.to_limits()
-    }
-
     /// The name in bundledeployment/NAME, where no file or folder is called so.
     pub fn deployment(&self) -> Option<&str> {
         let (kind, name) = self.bundle.to_str()?.split_once('/')?;

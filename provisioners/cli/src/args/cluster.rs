@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use reqwest::Url;
-use rukpak_content::Limits;
 
 use super::OutputArgs;
-use super::limits::LimitArgs;
 
 /// Which cluster.
 #[derive(Args, Clone, Debug, Default)]
@@ -51,8 +49,6 @@ pub struct ContentArgs {
     /// Where it is fetched.
     #[command(flatten)]
     pub service: ServiceArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
 }
 
 /// Where the content service is.
@@ -71,13 +67,6 @@ pub struct ServiceArgs {
     /// Base URL of the content service, by a name that its certificate bears [default: a forwarded port]
     #[arg(long, value_name = "URL", value_parser = endpoint)]
     pub endpoint: Option<Url>,
-}
-
-impl ContentArgs {
-    /// How much a bundle may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits.to_limits()
-    }
 }
 
 /// Credentials are sent there, so in the clear it must not be.

@@ -1,9 +1,7 @@
 //! Flags of verbs about one BundleDeployment.
 
 use clap::Args;
-use rukpak_content::Limits;
 
-use super::limits::LimitArgs;
 use super::{CertProvider, ClusterArgs, OutputArgs, ServiceArgs, WaitArgs};
 
 /// Flags of `history`, `suspend`, `resume` and `tree`.
@@ -77,16 +75,9 @@ pub struct WhyArgs {
     /// Where the content of its bundle is.
     #[command(flatten)]
     pub service: ServiceArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
 }
 
 impl WhyArgs {
-    /// How much a bundle may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits.to_limits()
-    }
-
     /// Kind and name.
     ///
     /// # Errors

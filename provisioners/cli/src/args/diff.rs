@@ -3,9 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use rukpak_content::Limits;
 
-use super::limits::LimitArgs;
 use super::{CertProvider, ClusterArgs, GitArgs, OutputArgs, ServiceArgs, TrustArgs, ValuesArgs};
 use crate::format::Format;
 
@@ -43,8 +41,6 @@ pub struct DiffArgs {
     /// Where installed content is fetched.
     #[command(flatten)]
     pub service: ServiceArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
 }
 
 impl DiffArgs {
@@ -61,17 +57,11 @@ impl DiffArgs {
             git: GitArgs::default(),
             cluster: ClusterArgs::default(),
             service: service.clone(),
-            limits: LimitArgs::default(),
         }
     }
 
     /// Whether nothing else would be installed than is installed.
     pub fn is_drift(&self) -> bool {
         self.source.is_none() && !self.values.is_given()
-    }
-
-    /// How much a bundle may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits.to_limits()
     }
 }

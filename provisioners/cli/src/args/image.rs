@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use rukpak_catalog::Range;
-use rukpak_content::Limits;
 
-use super::limits::LimitArgs;
 use super::{CatalogArgs, CatalogServerArgs, ClusterArgs, SourceArgs, TrustArgs};
 use crate::args::install::CheckArgs;
 use crate::format::Format;
@@ -45,8 +43,6 @@ pub struct PackageArgs {
     /// How its registry is spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
 }
 
 /// Flags of `pull`.
@@ -62,8 +58,6 @@ pub struct PullArgs {
     /// How its registry is spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
 }
 
 /// Flags of `export`.
@@ -122,13 +116,6 @@ pub struct ImportArgs {
     pub trust: TrustArgs,
 }
 
-impl PackageArgs {
-    /// How much a bundle may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits.to_limits()
-    }
-}
-
 impl ExportArgs {
     /// The catalog that has the package, if it is one.
     pub fn catalog(&self) -> Option<CatalogArgs> {
@@ -138,13 +125,6 @@ impl ExportArgs {
             cluster: self.package.cluster.clone(),
             server: self.package.server.clone(),
         })
-    }
-}
-
-impl PullArgs {
-    /// How much a bundle may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits.to_limits()
     }
 }
 

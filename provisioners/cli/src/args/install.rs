@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use rukpak_content::Limits;
 use rukpak_crds::names::CLASS_PLAIN;
 
-use super::limits::LimitArgs;
 use super::wait::duration;
 use super::{ClusterArgs, OutputArgs, ServiceArgs, ValuesArgs, WaitArgs};
 use crate::format::Format;
@@ -50,8 +48,6 @@ pub struct InstallArgs {
     /// Where folders and archives are sent.
     #[command(flatten)]
     pub service: ServiceArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
 }
 
 /// Which part of a git repository.
@@ -121,15 +117,6 @@ pub struct RunArgs {
     /// Where it is sent.
     #[command(flatten)]
     pub service: ServiceArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
-}
-
-impl InstallArgs {
-    /// How much a bundle may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits.to_limits()
-    }
 }
 
 impl RunArgs {
@@ -141,10 +128,5 @@ impl RunArgs {
     /// How long the installation may take.
     pub fn install_timeout(&self) -> Duration {
         self.timeout.unwrap_or(Duration::from_mins(5))
-    }
-
-    /// How much a bundle may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits.to_limits()
     }
 }

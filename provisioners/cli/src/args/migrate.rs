@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use rukpak_content::Limits;
 
-use super::limits::LimitArgs;
 use super::wait::duration;
 use super::{CatalogServerArgs, CertProvider, ClusterArgs, EXIT_CODES, OutputArgs, TrustArgs};
 
@@ -62,15 +60,6 @@ pub struct TakeoverArgs {
     /// How registries are spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
-}
-
-impl TakeoverArgs {
-    /// How much a bundle may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits.to_limits()
-    }
 }
 
 /// What may have what is installed.

@@ -3,9 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
-use rukpak_content::Limits;
 
-use super::limits::LimitArgs;
 use super::{ClusterArgs, EXIT_CODES, OutputArgs, ServiceArgs, TrustArgs};
 
 /// A verb about the Plans that there are, or what to look at before there is one.
@@ -38,15 +36,6 @@ pub struct PreviewArgs {
     /// Where installed content is fetched.
     #[command(flatten)]
     pub service: ServiceArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
-}
-
-impl PreviewArgs {
-    /// How much a bundle may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits.to_limits()
-    }
 }
 
 /// What is to be done about Plans.

@@ -1,5 +1,6 @@
 //! What is compared with the cluster: the bundle that would be installed, or the one that is, as a plan.
 
+use rukpak_content::Limits;
 use rukpak_crd_upgrade::SAFE_UPGRADE_ANNOTATION;
 use rukpak_crds::names::CLASS_PLAIN;
 use rukpak_crds::{BundleDeployment, ContestedField, InventoryKind};
@@ -52,7 +53,7 @@ pub(super) async fn of<'a>(
         system_namespace: &arguments.service.system_namespace,
         certificates: arguments.cert_provider,
         rendering: Rendering::of(&arguments.values).await?,
-        limits: arguments.limits(),
+        limits: Limits::default(),
     };
     let (content, format) = if arguments.source.is_none() {
         if deployment.is_none() {
@@ -95,7 +96,7 @@ pub(super) async fn planned<'a>(
 
 /// The bundle that the flags name.
 async fn given(deployment: Option<&BundleDeployment>, arguments: &DiffArgs) -> Result<(Content, Format), Failure> {
-    let limits = arguments.limits();
+    let limits = Limits::default();
     let source = arguments.source.as_deref().unwrap_or_default();
     match given::read(source, &arguments.git, None)? {
         Given::Local(path) => {

@@ -22,6 +22,7 @@ mod wanted;
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
+use rukpak_content::Limits;
 use rukpak_crds::BundleDeployment;
 use rukpak_format::Format;
 use rukpak_plan::Plan;
@@ -184,7 +185,7 @@ async fn render(
     deployment: &BundleDeployment,
     csv: &str,
 ) -> Result<Plan, Failure> {
-    let limits = arguments.takeover.limits();
+    let limits = Limits::default();
     let image = deployment.spec.template.spec.source.image.as_ref().map_or("", |image| image.reference.as_str());
     let content = source::read_image(image, &arguments.takeover.trust, &limits).await?;
     let bundle = rukpak_registry::load(&content.tree, &limits)

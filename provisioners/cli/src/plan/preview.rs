@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use kube::ResourceExt as _;
+use rukpak_content::Limits;
 use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::plan::{ApprovalPolicy, PlanStatus, PlannedDependency};
 use rukpak_crds::{BundleDeployment, DependencyPolicy};
@@ -152,7 +153,7 @@ async fn answer(
     coming: &mut BTreeSet<(String, String)>,
 ) -> Result<Answer, Failure> {
     let Asked { what, deployment, dependencies, policy, notes } = asked;
-    let (source, limits) = (&deployment.spec.template.spec.source, arguments.limits());
+    let (source, limits) = (&deployment.spec.template.spec.source, Limits::default());
     let content = match remote::read(source, &arguments.trust, &limits).await {
         Err(error @ source::Error::Remote(_)) => {
             let hint = format!("rukpakctl diff {} FOLDER", deployment.name_any());

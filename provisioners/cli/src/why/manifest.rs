@@ -2,6 +2,7 @@
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
+use rukpak_content::Limits;
 use rukpak_crds::BundleDeployment;
 use rukpak_plain::{Object, Origin};
 use serde::Serialize;
@@ -63,7 +64,7 @@ pub(super) async fn find(
         system_namespace: &arguments.service.system_namespace,
         certificates: arguments.cert_provider,
         rendering: Rendering::default(),
-        limits: arguments.limits(),
+        limits: Limits::default(),
     };
     let service = Service::connect(cluster, &arguments.service).await?;
     let (content, format) = reader.installed(cluster, &service).await?;
@@ -84,7 +85,6 @@ fn is_same(declared: &Object, object: &DynamicObject, default_namespace: &str) -
 
 #[cfg(test)]
 mod tests {
-    use rukpak_content::Limits;
     use rukpak_plain::{Budget, manifests};
     use serde_json::json;
 
