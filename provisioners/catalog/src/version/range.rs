@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use super::{Error, Version, parse_strict};
 
-mod advice;
-
 /// A set of versions: `>=1.0.0 <2.0.0 || 3.x`.
 ///
 /// ```text
@@ -101,7 +99,6 @@ fn parse(text: &str) -> Result<Vec<Vec<Comparator>>, String> {
     alternatives
         .map(|all| match all {
             [] => Err("\"||\" stands between two ranges, and one of them is missing".to_owned()),
-            [from, hyphen, to] if hyphen == "-" => Err(advice::hyphen(from, to)),
             all => Ok(all.iter().map(|part| comparators(part)).collect::<Result<Vec<_>, _>>()?.concat()),
         })
         .collect()
@@ -123,7 +120,8 @@ fn split(text: &str) -> Vec<String> {
 
 /// One part is one comparison, or two for a wildcard.
 fn comparators(part: &str) -> Result<Vec<Comparator>, String> {
-    let start = part.find(|character: char| character.is_ascii_digit()).ok_or_else(|| advice::without_version(part))?;
+    let start = part.find(|character: char| character.is_ascii_digit());
+    let start = start.ok_or_else(|| format!("there is no version in {part:?}"))?;
     let (sign, version) = part.split_at(start);
     let operator = match sign.trim() {
         "" | "=" | "==" => Operator::Equal,
@@ -132,7 +130,7 @@ fn comparators(part: &str) -> Result<Vec<Comparator>, String> {
         "<=" => Operator::LessOrEqual,
         ">" => Operator::Greater,
         ">=" => Operator::GreaterOrEqual,
-        other => return Err(advice::unknown_operator(other, version)),
+        other => return Err(format!("there is no operator {other:?}; there are = != < <= > >= and ||")),
     };
     if let Some(wildcard) = Wildcard::read(version) {
         return wildcard.expand(operator).ok_or_else(|| format!("the numbers of {version} are too large"));
@@ -140,7 +138,7 @@ fn comparators(part: &str) -> Result<Vec<Comparator>, String> {
     if version.contains(".x") {
         return Err(format!("{version:?}: an x stands for the last number only, as in 1.x and 1.2.x"));
     }
-    let version = parse_strict(version).map_err(|problem| advice::bad_version(sign, version, &problem))?;
+    let version = parse_strict(version).map_err(|problem| format!("{version:?}: {problem}"))?;
     Ok(vec![Comparator { operator, version }])
 }
 

@@ -70,53 +70,42 @@ fn ranges_hold_what_they_hold_to_olm() {
     }
 }
 
-/// Each refusal names the fault and, where there is one, what to write. The first column is refused by OLM as well unless the
-/// comment says so.
+/// Each refusal names the fault. The first column is refused by OLM as well unless the comment says so.
 #[test]
-fn what_is_no_range_is_told_how_to_be_written() {
+fn refuses_what_is_no_range_and_names_the_fault() {
     const TABLE: &[(&str, &str)] = &[
         ("", "it is empty; leave it out to allow every version"),
         ("   ", "it is empty"),
         ("string", "there is no version in \"string\""),
         ("fo.ob.ar.x", "there is no version in"),
         (">=", "there is no version in \">=\""),
-        ("1", "\"1\" has one number of three; write 1.x or \">=1.0.0 <2.0.0\""),
-        ("1.0", "\"1.0\" has two numbers of three; write 1.0.x or \">=1.0.0 <1.1.0\""),
-        (">=1.2", "\"1.2\" lacks some of its three numbers; write >=1.2.x"),
-        ("<4", "\"4\" lacks some of its three numbers; write <4.x"),
-        ("^1.2.3", "OLM has no \"^\"; write \">=1.2.3 <2.0.0\""),
-        ("^0.2.3", "write \">=0.2.3 <0.3.0\""),
-        ("^0.0.3", "write \">=0.0.3 <0.0.4\""),
-        ("^0", "write \">=0.0.0 <1.0.0\""),
-        ("^0.0", "write \">=0.0.0 <0.1.0\""),
-        ("~1.2.3", "OLM has no \"~\"; write \">=1.2.3 <1.3.0\""),
-        ("~1", "write \">=1.0.0 <2.0.0\""),
-        ("~>1.2", "OLM has no \"~>\"; write \">=1.2.0 <1.3.0\""),
-        ("^1.2.3-rc1", "write \">=1.2.3-rc1 <2.0.0\""),
-        ("^1.a", "OLM has no \"^\"; write the two bounds"),
-        ("^1.x", "OLM has no \"^\"; write \">=1.0.0 <2.0.0\""), // OLM: =1.0.0
-        ("v1.2.3", "versions have no leading v here; write \"1.2.3\""),
-        (">=v1.2.3", "write \">=1.2.3\""),
-        ("=>1.0.0", "write \">=1.0.0\""),
-        ("=<1.0.0", "write \"<=1.0.0\""),
+        ("1", "\"1\": unexpected end of input"),
+        ("1.0", "\"1.0\": unexpected end of input"),
+        (">=1.2", "\"1.2\": unexpected end of input"),
+        ("^1.2.3", "there is no operator \"^\"; there are = != < <= > >= and ||"),
+        ("~>1.2", "there is no operator \"~>\""),
+        ("^1.x", "there is no operator \"^\""), // OLM: =1.0.0
+        ("v1.2.3", "there is no operator \"v\""),
+        (">=v1.2.3", "there is no operator \">=v\""),
+        ("=>1.0.0", "there is no operator \"=>\""),
         (">>1.2.3", "there is no operator \">>\""),
         ("<==1.2.3", "there is no operator \"<==\""),
         ("-1.2.3", "there is no operator \"-\""),
         ("|| 1.0.0", "one of them is missing"),
         ("1.0.0 ||", "one of them is missing"),
         ("1.0.0 || || 2.0.0", "one of them is missing"), // OLM: reads it, and panics when asked
-        ("1.0.0||2.0.0", "put a space before and behind \"||\""),
-        ("1.0.0 | 2.0.0", "\"||\" is or, a space is and"), // OLM: drops it
-        (">=1.0.0, <2.0.0", "a space is what joins two conditions"),
-        (">=1.0.0 , <2.0.0", "a space is what joins two conditions"), // OLM: drops it
-        ("1.0.0 - 1.2.0", "OLM has no ranges with a hyphen; write \">=1.0.0 <=1.2.0\""), // OLM: drops it
+        ("1.0.0||2.0.0", "unexpected character '|'"),
+        ("1.0.0 | 2.0.0", "there is no version in \"|\""), // OLM: drops it
+        (">=1.0.0, <2.0.0", "unexpected character ','"),
+        (">=1.0.0 , <2.0.0", "there is no version in \",\""), // OLM: drops it
+        ("1.0.0 - 1.2.0", "there is no version in \"-\""),    // OLM: drops it
         ("pump.v9", "there is no operator \"pump.v\""),
-        ("! 1.0.0", "write \"!1.0.0\""), // OLM: =1.0.0
-        ("*", "leave the range out"),
-        ("1.*", "the wildcard is a small x; write 1.x"),
-        (">=1.X", "write >=1.x"),
-        (">=1.0.0\n<2.0.0", "not tabs or line breaks"),
-        (">=1.0.0\t", "not tabs or line breaks"),
+        ("! 1.0.0", "there is no version in \"!\""), // OLM: =1.0.0
+        ("*", "there is no version in \"*\""),
+        ("1.*", "\"1.*\": "),
+        (">=1.X", "\"1.X\": "),
+        (">=1.0.0\n<2.0.0", "unexpected character"),
+        (">=1.0.0\t", "unexpected character"),
         ("1.x.3", "an x stands for the last number only"),
         (">=1.2.x-rc1", "an x stands for the last number only"), // OLM: >=1.2.0-rc1
         ("01.x", "an x stands for the last number only"),
@@ -124,7 +113,6 @@ fn what_is_no_range_is_told_how_to_be_written() {
         ("01.2.3", "leading zero"),
         ("18446744073709551615.x", "too large"),
         (">1.18446744073709551615.x", "too large"),
-        ("^18446744073709551615.0.0", "write the two bounds"),
         ("18446744073709551616.0.0", "exceeds"),
         ("18446744073709551615", "unexpected end of input"),
         (">=1.0.0-99999999999999999999999", "too large"),
@@ -133,18 +121,6 @@ fn what_is_no_range_is_told_how_to_be_written() {
         let message = Range::parse(text).map_or_else(|error| error.to_string(), |_| "accepted".to_owned());
         assert!(message.contains(expected), "{text:?}: {message}");
         assert!(message.starts_with(&format!("{text:?} is not a range of versions")), "{message}");
-    }
-}
-
-/// What an error tells to write instead can be read.
-#[test]
-fn advice_can_be_followed() {
-    for text in ["1", "1.0", "^1.2.3", "^0.0.3", "~1.2", "v1.2.3", ">=v2.0.0", "=>1.0.0", "1.*", ">=1.2"] {
-        let message = Range::parse(text).unwrap_err().to_string();
-        let (_, advice) = message.rsplit_once("write ").unwrap_or_else(|| panic!("{message}"));
-        for offered in advice.split(" or ") {
-            range(offered.trim_matches('"'));
-        }
     }
 }
 
