@@ -18,9 +18,8 @@ use rukpak_source::image::{Credentials, Puller};
 
 use crate::Catalog;
 use crate::read;
-pub use error::{Class, Error};
+pub use error::{CONFIGS_LABEL, Class, Error, SQLITE_LABEL};
 pub use gate::{Admission, Gate};
-pub use image::{CONFIGS_LABEL, SQLITE_LABEL};
 pub use text::ParseError;
 
 /// `image:REFERENCE`, `dir:PATH` or `https://...`, as `--catalog` writes it.

@@ -31,6 +31,9 @@ use self::kubeconfig::ClusterConfig;
 pub use self::objects::Served;
 use crate::args::ClusterArgs;
 
+/// The field manager of what is applied. Its name is upstream's.
+const FIELD_MANAGER: &str = "rukpakctl";
+
 /// A cluster, and who we are to it.
 #[derive(Clone)]
 pub struct Cluster {

@@ -78,11 +78,6 @@ impl<'a> Budget<'a> {
         Limit::Objects.check(self.used.objects, self.limits.objects, place)
     }
 
-    /// `count` nodes more: [`Limits::yaml_nodes`]. Also for what costs as much as nodes do.
-    pub fn add_nodes(&mut self, count: u64, place: impl FnOnce() -> String) -> Result<(), LimitExceeded> {
-        self.add(Cost { nodes: count, bytes: 0 }, place)
-    }
-
     /// `copies` of `value` are made: [`Limits::yaml_nodes`], [`Limits::text_bytes`].
     pub fn add_copies(
         &mut self,

@@ -14,6 +14,7 @@ pub mod bundle;
 mod containers;
 pub mod manifests;
 pub mod object;
+mod position;
 mod warning;
 pub mod yaml;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::yaml::Position;
+use crate::position::Position;
 
 mod check;
 mod clean;

@@ -3,14 +3,13 @@
 //! [`parse`] is pure and total: any bytes give documents or an [`Error`], in time and memory bounded by the
 //! length of the input and a [`Budget`] that all files of a bundle share.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rukpak_content::LimitExceeded;
-use saphyr_parser::Marker;
 use serde_json::Value;
 
 use crate::Budget;
+pub use crate::position::Position;
 
 mod anchor;
 mod document;
@@ -35,30 +34,6 @@ pub struct Document {
     pub place: Position,
     /// What it says; never null.
     pub value: Value,
-}
-
-/// A place in a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// The file's path as the caller named it.
-    pub file: Arc<str>,
-    /// Which document, from 1. Documents of comments and white space alone do not count.
-    pub document: usize,
-    /// The line in the file, from 1.
-    pub line: usize,
-}
-
-impl Position {
-    /// The same document, `marker` lines further: the place is where the parsed text begins.
-    fn at_line_of(&self, marker: Marker) -> Self {
-        Self { line: self.line + marker.line().saturating_sub(1), ..self.clone() }
-    }
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}, document {} (line {})", self.file, self.document, self.line)
-    }
 }
 
 /// Why a file cannot be read.

@@ -10,12 +10,16 @@ use serde_json::Value;
 use crate::crd::{self, Crd};
 use crate::csv::Csv;
 use crate::metadata::{self, Metadata};
-use crate::{FieldError, decode, namespace};
+use crate::{FieldError, decode};
 
 mod documents;
 
 /// The folder of the manifests. Labels that name another one are not honoured, as in the reference.
 pub const FOLDER: &str = "manifests";
+
+/// The CSV annotation with the Namespace that an operator would like to live in, as JSON. Of it name, labels and annotations are
+/// read.
+pub(crate) const TEMPLATE: &str = "operatorframework.io/suggested-namespace-template";
 
 /// A registry+v1 bundle that could be read; [`crate::validate`] says whether it makes sense.
 #[derive(Clone, Debug)]
@@ -156,7 +160,7 @@ pub fn load(tree: &BundleTree, limits: &Limits) -> Result<Bundle, Error> {
     let (mut csv, csv_origin) = found.csv.take().ok_or(Error::NoCsv)?;
     let annotations = &mut csv.metadata.annotations;
     // JSON in a text: whoever asks for the dependencies or the namespace makes values of it.
-    for text in [metadata::PROPERTIES, namespace::TEMPLATE].iter().filter_map(|name| annotations.get(*name)) {
+    for text in [metadata::PROPERTIES, TEMPLATE].iter().filter_map(|name| annotations.get(*name)) {
         yaml::count_json(&csv_origin.to_string(), text, &mut budget).map_err(metadata::Error::from)?;
     }
     if !metadata.properties.is_empty() {

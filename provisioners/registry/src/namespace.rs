@@ -7,14 +7,12 @@ use serde_json::Value;
 use sha2::{Digest, Sha224};
 
 use crate::decode::{decode, drop_nulls};
-use crate::render::Error;
+use crate::load::TEMPLATE;
 use crate::validate::is_label;
 use crate::{Bundle, FieldError};
 
 /// The CSV annotation with the name of the namespace that an operator would like to live in.
 const SUGGESTED: &str = "operatorframework.io/suggested-namespace";
-/// The CSV annotation with that Namespace, as JSON. Of it name, labels and annotations are read.
-pub(crate) const TEMPLATE: &str = "operatorframework.io/suggested-namespace-template";
 /// The longest name of a namespace, in bytes.
 const NAME_BYTES: usize = 63;
 /// How much of a package's name is kept in front of a digest and `-system`.
@@ -45,14 +43,7 @@ impl Bundle {
         self.annotation(SUGGESTED).map_or_else(|| default_name(self.package()), str::to_owned)
     }
 
-    /// Where OLM v1 installs it if nobody says where: the namespace that the template of the CSV names, else the suggested one.
-    ///
-    /// # Errors
-    /// The template cannot be read, or the name is none of a namespace.
-    pub fn managed_namespace(&self) -> Result<String, Error> {
-        self.managed_name().map_err(|source| Error::Namespace { origin: self.csv_origin.clone(), source })
-    }
-
+    /// What [`Bundle::managed_namespace`] gives.
     pub(crate) fn managed_name(&self) -> Result<String, FieldError> {
         let template = self.namespace_template()?;
         let (name, annotation) =
@@ -127,6 +118,7 @@ mod tests {
     use super::*;
     use crate::csv::Csv;
     use crate::metadata::{Metadata, PACKAGE};
+    use crate::render::Error;
 
     fn bundle(package: &str, annotations: &[(&str, &str)]) -> Bundle {
         let texts = |pairs: &[(&str, &str)]| {

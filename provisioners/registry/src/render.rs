@@ -121,6 +121,16 @@ struct Context<'a> {
     budget: Budget<'a>,
 }
 
+impl Bundle {
+    /// Where OLM v1 installs it if nobody says where: the namespace that the template of the CSV names, else the suggested one.
+    ///
+    /// # Errors
+    /// The template cannot be read, or the name is none of a namespace.
+    pub fn managed_namespace(&self) -> Result<String, Error> {
+        self.managed_name().map_err(|source| Error::Namespace { origin: self.csv_origin.clone(), source })
+    }
+}
+
 impl RenderOptions {
     /// RukPak's v1alpha1 defaults: the suggested namespace, made if need be; all namespaces are watched.
     pub fn v1alpha1(bundle: &Bundle, certificates: Certificates) -> Self {

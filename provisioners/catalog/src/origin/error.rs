@@ -7,8 +7,13 @@ use rukpak_content::{LimitExceeded, PathError};
 pub use rukpak_source::Class;
 use rukpak_source::{http, image};
 
-use super::image::{CONFIGS_LABEL, SQLITE_LABEL};
 use crate::read;
+
+/// Names the folder of a file-based catalog in its image.
+pub const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
+
+/// Names the database in an image of the days before.
+pub const SQLITE_LABEL: &str = "operators.operatorframework.io.index.database.v1";
 
 /// Why a catalog cannot be had.
 #[derive(Debug, thiserror::Error)]

@@ -9,14 +9,9 @@ use rukpak_content::{Limits, Node, PathError, RelativePath, Tree};
 use rukpak_source::Stage;
 use rukpak_source::image::Credentials;
 
+use super::error::{CONFIGS_LABEL, SQLITE_LABEL};
 use super::{Error, Loader, Revision, blocking};
 use crate::read;
-
-/// Names the folder of a file-based catalog in its image.
-pub const CONFIGS_LABEL: &str = "operators.operatorframework.io.index.configs.v1";
-
-/// Names the database in an image of the days before.
-pub const SQLITE_LABEL: &str = "operators.operatorframework.io.index.database.v1";
 
 /// Every image of a bundle has it.
 const BUNDLE_LABEL: &str = "operators.operatorframework.io.bundle.manifests.v1";

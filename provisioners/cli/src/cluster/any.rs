@@ -6,8 +6,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use rukpak_plan::{Identity, Kind};
 use serde_json::Value;
 
-use super::deployments::FIELD_MANAGER;
-use super::{Cluster, Error};
+use super::{Cluster, Error, FIELD_MANAGER};
 
 /// What becomes of the objects that have a deleted object as their owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

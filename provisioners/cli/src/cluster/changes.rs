@@ -7,8 +7,7 @@ use rukpak_crds::names::{OWNER_KIND, OWNER_KIND_VALUE, OWNER_NAME};
 use rukpak_crds::{Bundle, BundleDeployment};
 use serde_json::Value;
 
-use super::deployments::FIELD_MANAGER;
-use super::{Cluster, Error, is_refusal};
+use super::{Cluster, Error, FIELD_MANAGER, is_refusal};
 
 impl Cluster {
     /// Makes a BundleDeployment. One that is there already is a refusal with 409.

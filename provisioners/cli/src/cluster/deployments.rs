@@ -12,10 +12,8 @@ use kube::{Api, ResourceExt as _};
 use rukpak_crds::condition::{self, ConditionStatus, Conditions as _};
 use rukpak_crds::{Bundle, BundleDeployment, BundleSpec};
 
-use super::{Cluster, Error, owner_labels};
+use super::{Cluster, Error, FIELD_MANAGER, owner_labels};
 
-/// The field manager of what is applied. Its name is upstream's.
-pub(super) const FIELD_MANAGER: &str = "rukpakctl";
 /// How often it is asked whether a BundleDeployment will make a Bundle. Who may run need not have the right to watch it.
 const INTERVAL: Duration = Duration::from_millis(500);
 

@@ -6,8 +6,7 @@ use kube::{Api, ResourceExt as _};
 use rukpak_crds::{BundleDeployment, PlatformOperator};
 use serde_json::json;
 
-use super::deployments::FIELD_MANAGER;
-use super::{Cluster, Error};
+use super::{Cluster, Error, FIELD_MANAGER};
 
 impl Cluster {
     pub async fn platform_operator(&self, name: &str) -> Result<PlatformOperator, Error> {

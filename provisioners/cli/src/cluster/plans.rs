@@ -5,8 +5,7 @@ use kube::{Api, ResourceExt as _};
 use rukpak_crds::{Plan, PlanApproval};
 use serde_json::json;
 
-use super::deployments::FIELD_MANAGER;
-use super::{Cluster, Error};
+use super::{Cluster, Error, FIELD_MANAGER};
 
 impl Cluster {
     /// All Plans. A cluster without the kind refuses with 404.
