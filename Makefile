@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help packages tools build check lint test soak reproductions conformance demo bench flames crds docs image manifests node-test node-check fuzz mutants mutants-all
+.PHONY: help packages tools build core check lint test soak reproductions conformance demo bench flames crds docs image manifests node-test node-check fuzz mutants mutants-all
 
 # For the demo: CLUSTER=current, KEEP=1.
 export CLUSTER KEEP
@@ -15,6 +15,9 @@ figures := tests/kept/figures.json
 # Programs are built with --workspace and started as files: with -p, and so with `cargo run -p`, cargo chooses features for that
 # package alone, and compiles hundreds of crates a second time.
 programs := $(or $(CARGO_TARGET_DIR),target)
+
+# What knows packages of OLM and their catalogs, and what is built on that.
+packageless := $(addprefix --exclude=,rukpak-catalog rukpak-resolver rukpak-platform rukpakctl rukpak-docs rukpak-fuzz rukpak-tests)
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -27,6 +30,10 @@ tools: packages ## Find the programs of the control plane, or build them (4 to 1
 
 build: packages ## Build all programs
 	cargo build --workspace --bins
+
+core: packages ## Build and test the provisioner and the webhook alone, without what knows packages of OLM
+	cargo build --workspace $(packageless) --bins
+	cargo test --workspace $(packageless)
 
 check: ## Check formatting and run what needs neither a cluster nor root: unit tests, goldens, scenarios, the rules of the repository
 	cargo fmt --all --check
