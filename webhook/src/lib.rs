@@ -32,6 +32,8 @@ pub const DEPLOYMENT_PATH: &str = "/validate-core-rukpak-io-v1alpha1-bundledeplo
 pub const NEEDED_PATH: &str = "/validate-needed";
 /// The Service in front of the webhook.
 pub const SERVICE: &str = "rukpak-webhook-service";
+/// The Secret in the system namespace that holds the certificate that the webhook makes.
+pub const CERTIFICATE_SECRET: &str = "rukpak-webhook-certificate";
 /// The object that tells the API server about the webhook, unless a flag names another.
 pub const CONFIGURATION: &str = "rukpak-validating-webhook-configuration";
 /// The entry of [`CONFIGURATION`] for Bundles; in the manifests.

@@ -27,12 +27,9 @@ pub struct Options {
     #[arg(long, value_name = "ADDRESS", default_value = ":8080")]
     pub metrics_bind_address: Address,
     /// Folder with tls.crt and tls.key, kept by someone else and read again when they change. Without it the webhook
-    /// makes its own certificate and keeps it in --certificate-secret
+    /// makes its own certificate and keeps it in the Secret rukpak-webhook-certificate
     #[arg(long, value_name = "DIR")]
     pub cert_dir: Option<PathBuf>,
-    /// Secret in the system namespace that holds the self-made certificate
-    #[arg(long, value_name = "NAME", default_value = "rukpak-webhook-certificate", conflicts_with = "cert_dir")]
-    pub certificate_secret: String,
     /// ValidatingWebhookConfiguration that leads here: the entries for ConfigMaps and BundleDeployments are kept there, and caBundle without --cert-dir
     #[arg(long, value_name = "NAME", default_value = CONFIGURATION)]
     pub webhook_configuration: String,

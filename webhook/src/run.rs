@@ -23,7 +23,7 @@ use crate::reads::Cluster;
 use crate::registration::Registrar;
 use crate::registration::entry::Asked;
 use crate::router::router;
-use crate::{FIELD_MANAGER, SERVICE, denials};
+use crate::{CERTIFICATE_SECRET, FIELD_MANAGER, SERVICE, denials};
 
 /// What the listener allows.
 ///
@@ -141,7 +141,7 @@ fn look_after(
     }
     let serving = Serving {
         namespace: namespace.to_owned(),
-        secret: options.certificate_secret.clone(),
+        secret: CERTIFICATE_SECRET.to_owned(),
         names: service_names(SERVICE, namespace),
         lifetime: options.certificate_lifetime,
         is_external: false,

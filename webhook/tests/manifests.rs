@@ -26,7 +26,9 @@ use std::path::PathBuf;
 use build::{Objects, build, documents, folder, get, keyed, manager, options, overlays};
 use rukpak_crds::names::LEADER;
 use rukpak_runtime::certificates::service_names;
-use rukpak_webhook::{BUNDLE_PATH, BUNDLE_WEBHOOK, CONFIGURATION, CRD_PATH, DEFINITION_WEBHOOK, SERVICE};
+use rukpak_webhook::{
+    BUNDLE_PATH, BUNDLE_WEBHOOK, CERTIFICATE_SECRET, CONFIGURATION, CRD_PATH, DEFINITION_WEBHOOK, SERVICE,
+};
 use serde_json::{Value, json};
 
 fn installed() -> Objects {
@@ -234,7 +236,7 @@ fn no_role_has_the_verb_star_and_the_webhook_writes_by_name() {
         }
     }
     let secret = &get(&objects, "Role", "rukpak-webhooks-certificate")["rules"][0]["resourceNames"][0];
-    assert_eq!(secret, &json!(options(get(&objects, "Deployment", "rukpak-webhooks")).certificate_secret));
+    assert_eq!(secret, CERTIFICATE_SECRET);
     let configuration = &get(&objects, "ClusterRole", "rukpak-webhooks-admin")["rules"][4]["resourceNames"][0];
     assert_eq!(configuration, CONFIGURATION);
     for (_, binding) in objects.iter().filter(|((kind, _), _)| kind.ends_with("RoleBinding")) {

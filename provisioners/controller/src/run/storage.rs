@@ -1,6 +1,7 @@
 //! Opens the store, and the bucket that it lies in if there is one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::process;
@@ -11,6 +12,11 @@ use tokio::task::spawn_blocking;
 
 use super::Error;
 use crate::args::Options;
+
+/// Bytes of contents of a bucket that are kept in the folder of the content store as well.
+const CACHE_BYTES: u64 = 2 << 30;
+/// How old content that nothing names has to be before it is removed from a bucket.
+const GRACE: Duration = Duration::from_hours(24);
 
 /// The store. A bucket whose server does not answer is no reason not to start: what is installed is repaired from copies on disk.
 pub(super) async fn open(options: &Options) -> Result<Store, Error> {
@@ -46,5 +52,5 @@ fn sharing(options: &Options) -> Result<Option<Sharing>, Error> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let bucket = ObjectBucket::new(&location, &environment, &ca_pem, Handle::current()).map_err(Error::Bucket)?;
-    Ok(Some(Sharing { bucket: Arc::new(bucket), cache_bytes: storage.cache_bytes, grace: storage.grace }))
+    Ok(Some(Sharing { bucket: Arc::new(bucket), cache_bytes: CACHE_BYTES, grace: GRACE }))
 }
