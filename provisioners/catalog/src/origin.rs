@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rukpak_content::Limits;
-use rukpak_source::Egress;
 use rukpak_source::http::{Fetcher, FetcherOptions};
 use rukpak_source::image::{Credentials, Puller};
 
@@ -47,45 +46,6 @@ pub enum Loaded {
     New(Catalog, Revision),
 }
 
-/// How catalogs are loaded.
-#[derive(Debug)]
-pub struct LoaderOptions {
-    /// Pulls catalog images, with its own limits, mirrors and registries without TLS. Give it [`limits`]: catalog images are larger
-    /// than those of bundles.
-    pub puller: Arc<Puller>,
-    /// Bounds of what is read; [`Limits::download_bytes`] and [`Limits::pull_time`] hold for each GET.
-    pub limits: Limits,
-    /// Where the files of an image are put while they are read.
-    pub stage_dir: PathBuf,
-    /// PEM certificates of authorities trusted beside those of the system, for `https`. May be empty.
-    pub extra_ca_pem: Vec<u8>,
-    /// Which addresses servers and what they redirect to may have. Those of the puller are its own.
-    pub egress: Egress,
-    /// Sent as `User-Agent`.
-    pub user_agent: String,
-    /// How long a connection may take to come up.
-    pub connect_timeout: Duration,
-    /// How long a server may send nothing.
-    pub idle_timeout: Duration,
-}
-
-impl LoaderOptions {
-    /// [`limits`], no extra authorities, 10 s to connect, 30 s of silence.
-    pub fn new(puller: Arc<Puller>, stage_dir: PathBuf) -> Self {
-        let defaults = FetcherOptions::new(stage_dir, limits());
-        Self {
-            puller,
-            limits: defaults.limits,
-            stage_dir: defaults.stage_dir,
-            extra_ca_pem: defaults.extra_ca_pem,
-            egress: defaults.egress,
-            user_agent: defaults.user_agent,
-            connect_timeout: defaults.connect_timeout,
-            idle_timeout: defaults.idle_timeout,
-        }
-    }
-}
-
 /// Limits for catalogs. Published ones have up to 120 MiB and 20,000 files; their images hold a server and its cache besides.
 ///
 /// Download 2 GiB, unpacked 8 GiB (of which only the catalog's folder touches the disk), 200,000 files and folders, 15 minutes.
@@ -112,27 +72,12 @@ pub struct Loader {
 
 impl Loader {
     /// Reads the certificates and the proxies of the environment. No network.
-    pub fn new(options: LoaderOptions) -> Result<Self, Error> {
-        let LoaderOptions {
-            puller,
-            limits,
-            stage_dir,
-            extra_ca_pem,
-            egress,
-            user_agent,
-            connect_timeout,
-            idle_timeout,
-        } = options;
-        let fetcher = Fetcher::new(FetcherOptions {
-            limits: limits.clone(),
-            stage_dir: stage_dir.clone(),
-            extra_ca_pem,
-            egress,
-            user_agent,
-            connect_timeout,
-            idle_timeout,
-        })
-        .map_err(Error::Http)?;
+    ///
+    /// `puller` pulls catalog images, with its own limits, mirrors and registries without TLS. `options` are for `https`, and name the
+    /// folder that files of an image are put into while they are read. Give both [`limits`]: catalogs are larger than bundles.
+    pub fn new(puller: Arc<Puller>, options: FetcherOptions) -> Result<Self, Error> {
+        let (limits, stage_dir) = (options.limits.clone(), options.stage_dir.clone());
+        let fetcher = Fetcher::new(options).map_err(Error::Http)?;
         Ok(Self { puller, fetcher, limits, stage_dir, gate: None })
     }
 

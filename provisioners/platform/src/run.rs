@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use kube::runtime::reflector::{self, ObjectRef, Store};
-use rukpak_catalog::origin::{self, Loader, LoaderOptions, Origin};
+use rukpak_catalog::origin::{self, Loader, Origin};
 use rukpak_crds::names::INSTALLED_FOR;
 use rukpak_crds::{BundleDeployment, Plan, PlatformOperator};
 use rukpak_runtime::failures::Failures;
@@ -21,6 +21,7 @@ use rukpak_runtime::queue::{Requests, drain};
 use rukpak_runtime::watch::Streams;
 use rukpak_source::Egress;
 use rukpak_source::egress::IpNet;
+use rukpak_source::http::FetcherOptions;
 use rukpak_source::image::Puller;
 use rukpak_source::registries;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -167,10 +168,11 @@ impl Loading {
             .any(|catalog| matches!(&catalog.origin, Origin::Http(url) if url.starts_with("http://")));
         let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)].map(IpNet::from);
         let egress = if is_here { egress.allowing(here) } else { egress };
-        let mut options = LoaderOptions::new(puller.clone(), spool.to_owned());
+        let mut options = FetcherOptions::new(spool.to_owned(), origin::limits());
         options.extra_ca_pem = pem;
         options.egress = egress;
-        let loader = Loader::new(options).map_err(|error| Error::Loader(Box::new(error)))?.with_gate(gate);
+        let loader =
+            Loader::new(puller.clone(), options).map_err(|error| Error::Loader(Box::new(error)))?.with_gate(gate);
         Ok(Self { loader: Arc::new(loader), logins: Arc::new(logins), verdicts, puller })
     }
 }

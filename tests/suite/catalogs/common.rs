@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rukpak_catalog::Catalog;
-use rukpak_catalog::origin::{Loaded, Loader, LoaderOptions, Origin, Revision, limits};
+use rukpak_catalog::origin::{Loaded, Loader, Origin, Revision, limits};
 use rukpak_source::Egress;
+use rukpak_source::http::FetcherOptions;
 use rukpak_source::image::{Puller, PullerOptions};
 use rukpak_tests::Documents;
 use serde_json::json;
@@ -83,11 +84,11 @@ pub fn impatient_loader(ca_pem: &str, idle: Duration) -> Loader {
     options.egress = Egress::anywhere();
     options.extra_ca_pem = ca_pem.into();
     let puller = Arc::new(Puller::new(options).expect("good certificates"));
-    let mut options = LoaderOptions::new(puller, std::env::temp_dir());
+    let mut options = FetcherOptions::new(std::env::temp_dir(), limits());
     options.extra_ca_pem = ca_pem.into();
     options.egress = Egress::anywhere();
     options.idle_timeout = idle;
-    Loader::new(options).expect("good certificates")
+    Loader::new(puller, options).expect("good certificates")
 }
 
 /// A loader that trusts these authorities.

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use rukpak_catalog::model::Facts;
-use rukpak_catalog::origin::{self, Loaded, Loader, LoaderOptions, Origin, Revision};
+use rukpak_catalog::origin::{self, Loaded, Loader, Origin, Revision};
 use rukpak_catalog::{Bundle, Catalog, Package, read, registry};
 use rukpak_source::Egress;
+use rukpak_source::http::FetcherOptions;
 
 use super::location::{self, CatalogLocation};
 use super::served;
@@ -132,10 +133,10 @@ async fn load(origin: &Origin, arguments: &CatalogArgs) -> Result<(Catalog, Stri
 }
 
 fn loader(origin: &Origin, registries: &Registries) -> Result<Loader, Error> {
-    let mut options = LoaderOptions::new(Arc::clone(&registries.puller), env::temp_dir());
+    let mut options = FetcherOptions::new(env::temp_dir(), origin::limits());
     options.egress = Egress::anywhere();
     options.extra_ca_pem.clone_from(&registries.extra_ca_pem);
-    Loader::new(options).map_err(|source| failed(origin, source))
+    Loader::new(Arc::clone(&registries.puller), options).map_err(|source| failed(origin, source))
 }
 
 fn answered<T>(origin: &Origin, registries: &Registries, answer: Result<T, origin::Error>) -> Result<T, Error> {

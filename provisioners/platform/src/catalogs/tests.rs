@@ -1,5 +1,5 @@
 use kube::runtime::{reflector, watcher};
-use rukpak_catalog::origin::LoaderOptions;
+use rukpak_source::http::FetcherOptions;
 use rukpak_source::image::{Puller, PullerOptions};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +14,8 @@ fn catalogs(folder: &tempfile::TempDir) -> Catalogs {
 fn with_sources(folder: &tempfile::TempDir, store: Store<CatalogSource>) -> Catalogs {
     let _ = rustls::crypto::ring::default_provider().install_default(); // by another test, perhaps
     let puller = Puller::new(PullerOptions::new(folder.path().to_owned(), origin::limits())).unwrap();
-    let loader = Loader::new(LoaderOptions::new(Arc::new(puller), folder.path().to_owned())).unwrap();
+    let loader =
+        Loader::new(Arc::new(puller), FetcherOptions::new(folder.path().to_owned(), origin::limits())).unwrap();
     let configured = ["a", "redhat-operators"].map(|name| format!("{name}=dir:{}", folder.path().display()));
     let configured = configured.map(|flag| flag.parse().unwrap()).into();
     let sources = ["openshift-marketplace/redhat-operators", "x/y"].map(|flag| flag.parse().unwrap()).into();
