@@ -25,7 +25,7 @@ pub fn page() -> String {
     let servers: Vec<Section> = servers.iter().map(|program| Section::of(program, program.get_name())).collect();
     chapter(&mut page, "Servers", &servers);
     let mut sections = Vec::new();
-    verbs(&mut sections, &rukpakctl::args::command(), "rukpakctl");
+    verbs(&mut sections, &rukpakctl::command(), "rukpakctl");
     chapter(&mut page, "rukpakctl", &sections);
     page
 }

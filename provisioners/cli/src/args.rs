@@ -34,7 +34,7 @@ pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
 pub use diff::DiffArgs;
 pub use examples::ExamplesArgs;
 pub use extension::{ExtensionArgs, ExtensionCommand, ListExtensionsArgs, WhyExtensionArgs};
-pub use image::{ExportArgs, ImageForm, ImportArgs, PackageArgs, PackageChoiceArgs, PullArgs};
+pub use image::{ExportArgs, ImageForm, ImportArgs, PackageArgs, PullArgs};
 pub use install::{GitArgs, InstallArgs, RunArgs};
 pub use migrate::{Holder, Kind, MigrateArgs};
 pub use output::{OutputArgs, OutputForm};

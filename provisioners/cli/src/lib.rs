@@ -40,7 +40,7 @@
 //! manager chooses them with, so they cannot disagree. stdout is data, stderr is for people.
 
 mod answer;
-pub mod args;
+mod args;
 mod catalog;
 mod chart;
 mod cluster;
@@ -89,6 +89,7 @@ mod why;
 
 use args::Command;
 
+pub use args::{command, parse};
 pub use exit::Exit;
 pub use source::remote::GIT_CHILD;
 

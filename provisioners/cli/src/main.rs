@@ -28,7 +28,7 @@ fn main() -> ExitCode {
 }
 
 fn start() -> anyhow::Result<Exit> {
-    let command = rukpakctl::args::parse();
+    let command = rukpakctl::parse();
     rustls::crypto::ring::default_provider()
         .install_default()
         .map_err(|_| anyhow::anyhow!("a second TLS provider is installed"))?;

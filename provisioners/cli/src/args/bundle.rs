@@ -14,10 +14,8 @@ pub struct RenderArgs {
     /// How the objects are written: documents of YAML, or one JSON array
     #[arg(short, long, value_name = "FORM", default_value = "yaml")]
     pub output: ObjectForm,
-    /// Where the bundle is.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// How it is rendered.
     #[command(flatten)]
     pub registry: RegistryArgs,
 }
@@ -28,7 +26,6 @@ pub struct ValidateArgs {
     /// How the findings are written: a line each, or one JSON object
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     pub output: FindingForm,
-    /// Where the bundle is.
     #[command(flatten)]
     pub source: SourceArgs,
 }
@@ -60,10 +57,8 @@ pub struct SourceArgs {
     /// Format of the bundle [default: helm+v3 if it is a chart, registry+v1 if it has metadata/, else plain+v0]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// How a chart is rendered.
     #[command(flatten)]
     pub chart: ChartArgs,
-    /// How its registry is spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
 }
@@ -86,7 +81,6 @@ impl SourceArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Rendering of helm+v3 bundles")]
 pub struct ChartArgs {
-    /// What it is rendered with.
     #[command(flatten)]
     pub values: ValuesArgs,
     /// Name of the release, which is that of the BundleDeployment

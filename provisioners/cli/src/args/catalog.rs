@@ -32,13 +32,10 @@ pub struct CatalogArgs {
     /// catalog) or cluster:NAME (a ClusterCatalog). What exists here wins
     #[arg(value_name = "WHERE")]
     pub catalog: OsString,
-    /// How the servers of catalogs are spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
-    /// The cluster of a ClusterCatalog.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Who serves its content.
     #[command(flatten)]
     pub server: CatalogServerArgs,
 }
@@ -56,7 +53,6 @@ pub struct CatalogServerArgs {
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES)]
 pub struct ListArgs {
-    /// Where the catalog is.
     #[command(flatten)]
     pub place: CatalogArgs,
     /// A package [default: all]
@@ -70,7 +66,6 @@ pub struct ListArgs {
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES)]
 pub struct ShowArgs {
-    /// Where the catalog is.
     #[command(flatten)]
     pub place: CatalogArgs,
     /// The package, as spec.package.name has it

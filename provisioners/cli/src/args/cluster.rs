@@ -27,10 +27,8 @@ pub struct StatusArgs {
     /// Those with these labels only, as kubectl takes them: app=pump,team!=b
     #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
     pub selector: Option<String>,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Which cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }
@@ -43,10 +41,8 @@ pub struct ContentArgs {
     /// Write the files to this folder, which must be empty or not there, and print nothing
     #[arg(long, value_name = "DIR")]
     pub extract: Option<PathBuf>,
-    /// Where the Bundle is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Where it is fetched.
     #[command(flatten)]
     pub service: ServiceArgs,
 }

@@ -9,10 +9,8 @@ use super::{CertProvider, ClusterArgs, OutputArgs, ServiceArgs, WaitArgs};
 pub struct DeploymentArgs {
     /// Name of the BundleDeployment
     pub name: String,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Where it is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }
@@ -22,13 +20,10 @@ pub struct DeploymentArgs {
 pub struct WaitingArgs {
     /// Name of the BundleDeployment
     pub name: String,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Whether the outcome is waited for.
     #[command(flatten)]
     pub wait: WaitArgs,
-    /// Where it is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }
@@ -41,13 +36,10 @@ pub struct RollbackArgs {
     /// Number of the revision, as `history` lists it [default: the one before the newest that did not fail]
     #[arg(long, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(1..))]
     pub to_revision: Option<i64>,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Whether the outcome is waited for.
     #[command(flatten)]
     pub wait: WaitArgs,
-    /// Where it is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }
@@ -66,13 +58,10 @@ pub struct WhyArgs {
     /// Who makes the certificates of webhooks, as the controller is told [default: self]
     #[arg(long, value_name = "PROVIDER")]
     pub cert_provider: Option<CertProvider>,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Where it is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Where the content of its bundle is.
     #[command(flatten)]
     pub service: ServiceArgs,
 }

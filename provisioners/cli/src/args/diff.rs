@@ -23,22 +23,16 @@ pub struct DiffArgs {
     /// Who makes the certificates of webhooks, as the controller is told [default: self]
     #[arg(long, value_name = "PROVIDER")]
     pub cert_provider: Option<CertProvider>,
-    /// What would become spec.config.values.
     #[command(flatten)]
     pub values: ValuesArgs,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// How registries and web servers are spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
-    /// What is taken of a git repository.
     #[command(flatten)]
     pub git: GitArgs,
-    /// Where it is installed.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Where installed content is fetched.
     #[command(flatten)]
     pub service: ServiceArgs,
 }

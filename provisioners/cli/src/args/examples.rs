@@ -7,7 +7,6 @@ use super::{ClusterArgs, ObjectForm, ServiceArgs, SourceArgs};
 /// Flags of `examples`.
 #[derive(Args, Debug)]
 pub struct ExamplesArgs {
-    /// NAME or bundledeployment/NAME of what is installed, or where a bundle is.
     #[command(flatten)]
     pub source: SourceArgs,
     /// Only examples of this kind, in any case
@@ -15,10 +14,8 @@ pub struct ExamplesArgs {
     /// How the objects are written: documents of YAML, or one JSON array
     #[arg(short, long, value_name = "FORM", default_value = "yaml")]
     pub output: ObjectForm,
-    /// Where the BundleDeployment is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Where its content is fetched.
     #[command(flatten)]
     pub service: ServiceArgs,
 }

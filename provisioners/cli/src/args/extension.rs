@@ -22,10 +22,8 @@ pub struct ListExtensionsArgs {
     /// Those with these labels only, as kubectl takes them: app=pump,team!=b
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Which cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }
@@ -36,10 +34,8 @@ pub struct ListExtensionsArgs {
 pub struct ExtensionArgs {
     /// Name of the ClusterExtension
     pub name: String,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Where it is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }
@@ -50,13 +46,10 @@ pub struct ExtensionArgs {
 pub struct WhyExtensionArgs {
     /// Name of the ClusterExtension
     pub name: String,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Where it is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Who serves what the catalogs hold.
     #[command(flatten)]
     pub server: CatalogServerArgs,
 }

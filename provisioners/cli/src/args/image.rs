@@ -37,10 +37,8 @@ pub struct PackageArgs {
     /// How the answer is written
     #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
     pub form: ImageForm,
-    /// Whether it is looked at first.
     #[command(flatten)]
     pub check: CheckArgs,
-    /// How its registry is spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
 }
@@ -55,7 +53,6 @@ pub struct PullArgs {
     /// How the answer is written
     #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
     pub form: ImageForm,
-    /// How its registry is spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
 }
@@ -63,7 +60,6 @@ pub struct PullArgs {
 /// Flags of `export`.
 #[derive(Args, Debug)]
 pub struct ExportArgs {
-    /// What is exported.
     #[command(flatten)]
     pub source: SourceArgs,
     /// Where it goes: a folder that becomes an image layout, or is one already
@@ -74,7 +70,6 @@ pub struct ExportArgs {
     /// How the answer is written
     #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
     pub form: ImageForm,
-    /// Which package it is.
     #[command(flatten)]
     pub package: PackageChoiceArgs,
 }
@@ -92,10 +87,8 @@ pub struct PackageChoiceArgs {
     /// Versions: 1.2.3, ">=1.2.0 <2.0.0" [default: all; of a channel, its head]
     #[arg(id = "range", long = "version", value_name = "RANGE", requires = "catalog", value_parser = Range::parse)]
     pub range: Option<Range>,
-    /// The cluster of a ClusterCatalog.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Who serves its content.
     #[command(flatten)]
     pub server: CatalogServerArgs,
 }
@@ -111,7 +104,6 @@ pub struct ImportArgs {
     /// How the answer is written
     #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
     pub form: ImageForm,
-    /// How the registry is spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
 }

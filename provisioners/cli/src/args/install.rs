@@ -24,28 +24,21 @@ pub struct InstallArgs {
     /// plain+v0]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// What becomes spec.config.values.
     #[command(flatten)]
     pub values: ValuesArgs,
     /// Secret in RukPak's namespace with the login for registry, repository or server
     #[arg(long, value_name = "SECRET")]
     pub secret: Option<String>,
-    /// What is taken of a git repository.
     #[command(flatten)]
     pub git: GitArgs,
-    /// Whether it is looked at first.
     #[command(flatten)]
     pub check: CheckArgs,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Whether the outcome is waited for.
     #[command(flatten)]
     pub wait: WaitArgs,
-    /// Where it is installed.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Where folders and archives are sent.
     #[command(flatten)]
     pub service: ServiceArgs,
 }
@@ -98,10 +91,8 @@ pub struct RunArgs {
     /// core-rukpak-io-helm for helm+v3, else core-rukpak-io-plain]
     #[arg(long, value_name = "CLASS")]
     pub bundle_provisioner_class: Option<String>,
-    /// What becomes spec.config.values.
     #[command(flatten)]
     pub values: ValuesArgs,
-    /// Whether it is looked at first.
     #[command(flatten)]
     pub check: CheckArgs,
     /// Wait until it is installed and healthy
@@ -111,10 +102,8 @@ pub struct RunArgs {
     /// 5m]: 90s, 5m, 1h30m, or a number of seconds
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
-    /// Where it is installed.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Where it is sent.
     #[command(flatten)]
     pub service: ServiceArgs,
 }

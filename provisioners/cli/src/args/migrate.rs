@@ -24,16 +24,12 @@ pub struct MigrateArgs {
     /// subscription [default: that of the context]
     #[arg(short = 'n', long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// How the object is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Flags for a subscription.
     #[command(flatten)]
     pub takeover: TakeoverArgs,
-    /// Where it is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Who serves what the catalogs hold.
     #[command(flatten)]
     pub server: CatalogServerArgs,
 }
@@ -57,7 +53,6 @@ pub struct TakeoverArgs {
     /// How long to wait for the controller, and for the garbage collector: 90s, 5m, or a number of seconds
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub timeout: Duration,
-    /// How registries are spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
 }

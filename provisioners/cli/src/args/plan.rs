@@ -13,7 +13,6 @@ pub struct PlanVerb {
     /// What is to be done about Plans.
     #[command(subcommand)]
     pub command: Option<PlanCommand>,
-    /// What is looked at.
     #[command(flatten)]
     pub preview: PreviewArgs,
 }
@@ -24,16 +23,12 @@ pub struct PreviewArgs {
     /// A file with BundleDeployments, PlatformOperators or ClusterExtensions, - for stdin, or KIND/NAME of one in the cluster
     #[arg(required = true, value_name = "FILE|KIND/NAME")]
     pub what: Vec<OsString>,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// How registries and web servers are spoken to.
     #[command(flatten)]
     pub trust: TrustArgs,
-    /// Where it would be installed.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Where installed content is fetched.
     #[command(flatten)]
     pub service: ServiceArgs,
 }
@@ -57,10 +52,8 @@ pub enum PlanCommand {
 pub struct ListPlansArgs {
     /// A BundleDeployment; without one, all Plans
     pub deployment: Option<String>,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Which cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }
@@ -71,10 +64,8 @@ pub struct ListPlansArgs {
 pub struct PlanArgs {
     /// Name of the Plan, as `plan list` prints it
     pub name: String,
-    /// How the answer is written.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Where it is.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }

@@ -8,7 +8,6 @@ use super::{ClusterArgs, RegistryArgs, ServiceArgs, SourceArgs};
 /// Flags of `rights`.
 #[derive(Args, Debug)]
 pub struct RightsArgs {
-    /// Where the bundle is, or bundledeployment/NAME.
     #[command(flatten)]
     pub source: SourceArgs,
     /// Name of the BundleDeployment that will have the bundle [default: that of any]
@@ -24,13 +23,10 @@ pub struct RightsArgs {
     /// How the roles are written: documents of YAML, one JSON array, or their names
     #[arg(short, long, value_name = "FORM", default_value = "yaml")]
     pub output: RoleForm,
-    /// How it is rendered.
     #[command(flatten)]
     pub registry: RegistryArgs,
-    /// Where the BundleDeployment is, and kinds that are neither the bundle's nor Kubernetes' own.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Where its content is fetched.
     #[command(flatten)]
     pub service: ServiceArgs,
 }

@@ -13,10 +13,8 @@ pub struct UiArgs {
     /// Who makes the certificates of webhooks, as the controller is told [default: self]
     #[arg(long, value_name = "PROVIDER")]
     pub cert_provider: Option<CertProvider>,
-    /// Which cluster is shown.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Where installed content is fetched, for the page that shows the drift.
     #[command(flatten)]
     pub service: ServiceArgs,
 }
