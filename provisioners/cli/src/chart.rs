@@ -124,7 +124,6 @@ fn write_printer() -> io::Result<TempDir> {
     Ok(folder)
 }
 
-/// Finds Helm.
 fn find(helm: Option<PathBuf>) -> Helm {
     let program = env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     Helm::find(program, helm)

@@ -28,7 +28,6 @@ impl Palette {
         Self { is_on: stream.is_terminal() && !is_set("NO_COLOR") && !is_dumb }
     }
 
-    /// As on a terminal.
     #[cfg(test)]
     pub(crate) fn on() -> Self {
         Self { is_on: true }

@@ -20,7 +20,6 @@ use crate::table::count;
 pub struct Examined {
     /// The objects that it installs, as they are applied: without `status` and what only servers set.
     pub objects: Vec<Object>,
-    /// Everything that refuses it.
     pub findings: Vec<Finding>,
     /// What does not refuse it but is not as its author thinks, one line each: the first of each sort.
     pub warnings: Vec<String>,

@@ -29,12 +29,10 @@ const INITIAL: &str = "operatorframework.io/initialization-resource";
 /// The annotation with a list of objects.
 const EXAMPLES: &str = "alm-examples";
 
-/// What a bundle shows.
 #[derive(Debug, Default, PartialEq)]
 struct Examples {
     /// The object to begin with, if it names one, and the others in its order.
     objects: Vec<Object>,
-    /// What cannot be applied.
     warnings: Vec<String>,
 }
 

@@ -24,7 +24,6 @@ use crate::failure::{Failure, ended};
 /// The resource of ClusterExtensions, with its group.
 const EXTENSIONS: &str = "clusterextension.olm.operatorframework.io";
 
-/// Does what is asked.
 pub async fn run(command: &ExtensionCommand) -> Exit {
     ended(match command {
         ExtensionCommand::List(arguments) => list::list(arguments).await,

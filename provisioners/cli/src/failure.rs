@@ -12,12 +12,10 @@ pub struct Failure {
     pub exit: Exit,
     /// One sentence, with names; the chain of causes in it once.
     pub text: String,
-    /// A command that helps.
     pub hint: Option<String>,
 }
 
 impl Failure {
-    /// The answer is no.
     pub fn no(text: impl Into<String>) -> Self {
         Self { exit: Exit::No, text: text.into(), hint: None }
     }
@@ -38,7 +36,6 @@ impl Failure {
         cluster::Error::NoDeployment(name.to_owned()).into()
     }
 
-    /// Says it on stderr.
     pub fn report(self) -> Exit {
         to_stderr(&format!("error: {}", self.text));
         if let Some(hint) = self.hint {

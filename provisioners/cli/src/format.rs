@@ -13,7 +13,6 @@ use rukpak_registry::metadata::Metadata;
 const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
 const METADATA: &str = "metadata";
 
-/// A format of bundles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// OLM's: manifests with a ClusterServiceVersion, and metadata

@@ -21,7 +21,6 @@ pub struct Forward {
     task: JoinHandle<()>,
 }
 
-/// Why there is none.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The Service is not there, or may not be seen.
@@ -47,7 +46,6 @@ impl Forward {
         Ok(Self { port, task })
     }
 
-    /// The port on loopback.
     pub fn port(&self) -> u16 {
         self.port
     }

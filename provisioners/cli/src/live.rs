@@ -12,7 +12,6 @@ use crate::table::one_line;
 /// Of a terminal that does not tell how wide it is.
 const COLUMNS: usize = 80;
 
-/// Tells while it lives.
 #[derive(Debug)]
 pub struct Live {
     is_terminal: bool,
@@ -30,7 +29,6 @@ impl Live {
         self.is_terminal
     }
 
-    /// What was told last.
     pub fn last(&self) -> Option<&str> {
         self.last.as_deref()
     }

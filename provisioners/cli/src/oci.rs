@@ -42,11 +42,7 @@ pub const MANIFESTS: [&str; 4] = [
 pub enum Error {
     /// The text is no reference.
     #[error("{reference:?} names no image")]
-    Reference {
-        /// As it was given.
-        reference: String,
-        source: oci_client::ParseError,
-    },
+    Reference { reference: String, source: oci_client::ParseError },
     /// No registry can be asked.
     #[error(transparent)]
     Registries(#[from] registries::Error),
@@ -62,19 +58,10 @@ pub enum Error {
     },
     /// A digest is none.
     #[error("digest {text:?}")]
-    Digest {
-        /// As it stands there.
-        text: String,
-        source: DigestError,
-    },
+    Digest { text: String, source: DigestError },
     /// What came is not what the digest names.
     #[error("{what} has the digest {found}, not {wanted}")]
-    Mismatch {
-        what: String,
-        found: Digest,
-        /// What it should be.
-        wanted: Digest,
-    },
+    Mismatch { what: String, found: Digest, wanted: Digest },
     /// What came is longer or shorter than its descriptor says.
     #[error("blob {0} has not the {1} bytes that its manifest says")]
     Size(Digest, u64),
@@ -111,7 +98,6 @@ impl From<Error> for Failure {
 pub struct Descriptor {
     pub media_type: String,
     pub digest: Digest,
-    /// How long it is.
     pub size_bytes: u64,
 }
 

@@ -33,7 +33,6 @@ struct Plans<'a> {
     plans: &'a [Plan],
 }
 
-/// Does what is asked.
 pub async fn run(verb: &PlanVerb) -> Exit {
     let Some(command) = &verb.command else { return preview::run(&verb.preview).await };
     ended(match command {

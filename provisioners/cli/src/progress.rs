@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use crate::output::to_stderr;
 
-/// Tells while it lives.
 pub struct Progress {
     what: String,
     total_bytes: u64,

@@ -31,7 +31,6 @@ pub struct Reader<'a> {
     pub system_namespace: &'a str,
     /// Who makes the certificates of webhooks.
     pub certificates: Option<CertProvider>,
-    /// How charts are rendered.
     pub rendering: Rendering,
     /// How much a bundle may hold.
     pub limits: Limits,

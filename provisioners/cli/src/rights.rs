@@ -77,7 +77,6 @@ fn refuse_powerful(rules: &Rules) -> Result<(), Failure> {
         .hint("read what the bundle does with them, then add --allow-powerful to print the roles all the same"))
 }
 
-/// Writes objects to stdout.
 pub(crate) fn written(all: &[Value], form: RoleForm) -> Exit {
     match form {
         RoleForm::Yaml => to_stdout_raw(|out| documents(out, all), Exit::Yes),

@@ -53,7 +53,6 @@ pub enum Error {
     /// There is no such path, and the image cannot be pulled either.
     #[error("{name}: there is no file or folder of this name, so it was taken for an image")]
     Image {
-        /// As it was given.
         name: String,
         /// Why it cannot be pulled.
         source: Box<rukpak_source::image::Error>,

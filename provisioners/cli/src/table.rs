@@ -64,7 +64,6 @@ fn cells(row: &[String]) -> Vec<String> {
     row.iter().map(|text| cell(text).unwrap_or_else(|| NOTHING.to_owned())).collect()
 }
 
-/// So many of something.
 pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

@@ -30,7 +30,6 @@ pub enum Progress {
 /// What to do after a look at the object.
 #[derive(Debug)]
 pub enum Step {
-    /// It is as wanted.
     Done,
     /// Not yet; what it waits for.
     Wait(String),
@@ -38,7 +37,6 @@ pub enum Step {
     Give(Failure),
 }
 
-/// What is waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
     pub name: &'a str,

@@ -15,7 +15,6 @@ use crate::output::{chain, to_stderr};
 /// A bundle of a catalog.
 #[derive(Debug, Serialize)]
 pub(crate) struct Chosen {
-    /// Where the catalog is.
     catalog: String,
     package: String,
     bundle: String,

@@ -14,7 +14,6 @@ use crate::exit::Exit;
 use crate::output::{pretty, to_stderr, to_stdout};
 use crate::table::{self, count};
 
-/// All packages, as JSON.
 #[derive(Serialize)]
 struct Packages<'a> {
     packages: Vec<PackageLine<'a>>,

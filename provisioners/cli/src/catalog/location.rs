@@ -13,7 +13,6 @@ const GRPC: &str = "grpc:";
 const CLUSTER: &str = "cluster:";
 const SCHEMES: [&str; 4] = ["image:", "dir:", "https://", "http://"];
 
-/// Where a catalog is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogLocation {
     /// An image, a folder, or catalogd.

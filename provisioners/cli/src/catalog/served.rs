@@ -20,7 +20,6 @@ const AUTHORITY_SECRET: &str = "catalogd-ca";
 /// The whole catalog, below the base URL.
 const ALL: &str = "api/v1/all";
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// For a whole catalog.
 const ANSWER_TIME: Duration = Duration::from_mins(5);
 
 /// Why there is no content. Print the whole chain.
@@ -33,11 +32,7 @@ pub(crate) enum Error {
     NotServed(String),
     /// What it names is none that can be asked.
     #[error("clustercatalog {name:?} is served at {url:?}, which is no https URL")]
-    Url {
-        name: String,
-        /// What its status says.
-        url: String,
-    },
+    Url { name: String, url: String },
     /// It is not known whom to trust.
     #[error(transparent)]
     Service(#[from] service::Error),

@@ -76,7 +76,6 @@ pub(super) async fn run(arguments: &ShowArgs) -> Exit {
     }
 }
 
-/// Nothing would be installed.
 fn refused(opened: &Opened, arguments: &ShowArgs, why: &str) -> Exit {
     let exit = missing(opened, &arguments.place, &arguments.package, why).report();
     match arguments.output {

@@ -22,9 +22,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 pub struct AwaitedBundle<'a> {
     /// The BundleDeployment that makes it, as it was applied.
     pub deployment: &'a BundleDeployment,
-    /// Labels of its template.
     pub labels: &'a BTreeMap<String, String>,
-    /// What it shall be.
     pub spec: &'a BundleSpec,
 }
 

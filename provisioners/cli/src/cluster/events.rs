@@ -26,7 +26,6 @@ pub struct EventLine {
     pub message: String,
 }
 
-/// What a watch tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// All objects of a kind were listed: at first, and after a time without a watch.

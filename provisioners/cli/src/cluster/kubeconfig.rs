@@ -40,12 +40,7 @@ pub enum Error {
     },
     /// It has no such context.
     #[error("the kubeconfig {place} {problem}; {known}")]
-    Context {
-        place: String,
-        problem: String,
-        /// What can be chosen.
-        known: String,
-    },
+    Context { place: String, problem: String, known: String },
 }
 
 /// Where a kubeconfig may be.
@@ -151,7 +146,6 @@ impl Source {
         merged.map_err(|error| Error::Unusable { place: self.to_string(), problem: first_line(&error.to_string()) })
     }
 
-    /// Where there is none.
     fn missing(&self) -> String {
         match self {
             Self::Flag(_) => "there is no such file".to_owned(),

@@ -14,7 +14,6 @@ impl Cluster {
         self.all().get(name).await.map_err(|error| self.fault(error))
     }
 
-    /// All ClusterCatalogs, by name.
     pub async fn catalogs(&self) -> Result<Vec<ClusterCatalog>, Error> {
         self.listed(None).await
     }

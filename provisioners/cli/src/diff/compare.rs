@@ -115,7 +115,6 @@ fn defined(step: &Step) -> Option<(String, String)> {
     Some((text("/spec/group")?, text("/spec/names/kind")?))
 }
 
-/// Kinds that nobody serves.
 fn missing(target: &Target<'_>, report: &mut Report) {
     for missing in &target.plan.missing {
         let kind = format!("the cluster serves no kind {} of {}", missing.kind.kind, missing.kind.api_version);

@@ -13,7 +13,6 @@ const METADATA: [&str; 4] = ["labels", "annotations", "ownerReferences", "finali
 /// Where kubectl keeps a copy of the object, of Secrets, too.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// A field that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct FieldChange {
     /// As `rukpakctl why` writes it: `.spec.template.spec.containers[name=manager].image`.

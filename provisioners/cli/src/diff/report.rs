@@ -64,10 +64,8 @@ pub(super) struct Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Action {
-    /// It is not there.
     Create,
     Change,
-    /// It left the bundle.
     Delete,
     /// It left the bundle, and stays in the cluster without an owner.
     Orphan,

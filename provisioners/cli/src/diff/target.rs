@@ -67,7 +67,6 @@ pub(super) async fn of<'a>(
     planned(cluster, reader, &arguments.service, (content, format), arguments.is_drift()).await
 }
 
-/// Plans a bundle.
 pub(super) async fn planned<'a>(
     cluster: &Cluster,
     mut reader: Reader<'a>,

@@ -10,7 +10,6 @@ use crate::args::GitArgs;
 use crate::failure::Failure;
 use crate::source::is_path;
 
-/// Where a bundle is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Given {
     /// A folder or archive of this machine.

@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 /// A bundle of a catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Package {
-    /// Name of the package.
     pub(crate) name: String,
     /// Version of the bundle, as the catalog writes it.
     pub(crate) version: String,

@@ -143,7 +143,6 @@ async fn of(
     }
 }
 
-/// Plans it anew.
 async fn planned(
     cluster: &Cluster,
     arguments: &MigrateArgs,

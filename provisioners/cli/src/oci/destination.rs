@@ -6,7 +6,6 @@ use oci_client::Reference;
 
 use super::Error;
 
-/// A place for images.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Destination {
     Registry(Box<Reference>),

@@ -27,9 +27,7 @@ pub struct Layout {
 /// An image of a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its manifest or index.
     pub descriptor: Descriptor,
-    /// What it is called.
     pub name: Option<String>,
 }
 
@@ -104,7 +102,6 @@ impl Layout {
         Error::Layout(self.folder.display().to_string(), "index.json is no index")
     }
 
-    /// Where a blob is.
     pub fn path(&self, digest: &Digest) -> PathBuf {
         self.folder.join("blobs").join(digest.algorithm().name()).join(digest.hex())
     }

@@ -44,15 +44,12 @@ struct Asked {
     deployment: BundleDeployment,
     /// Packages that would be installed with it; each has an answer of its own, before this one.
     dependencies: Vec<PlannedDependency>,
-    /// What becomes of these.
     policy: DependencyPolicy,
-    /// What somebody should know.
     notes: Vec<String>,
 }
 
 /// Why there is no answer about objects.
 enum Unplanned {
-    /// Nothing would be installed.
     Refused(String),
     Failed(Failure),
 }

@@ -19,7 +19,6 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub struct Packed {
     /// It is read from where it stands, its first byte.
     pub file: File,
-    /// How long it is.
     pub size_bytes: u64,
     /// SHA-256 of it.
     pub digest: Digest,
@@ -27,7 +26,6 @@ pub struct Packed {
     pub detected: Detected,
     /// What the formats look at.
     pub tree: BundleTree,
-    /// What was left out.
     pub remarks: Vec<String>,
 }
 

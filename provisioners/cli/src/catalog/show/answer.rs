@@ -84,7 +84,6 @@ struct Required {
 }
 
 impl Answer {
-    /// There is no bundle.
     pub(super) fn none(package: &str, why: &str) -> Self {
         Self { package: package.to_owned(), refusal: Some(why.to_owned()), ..Self::default() }
     }

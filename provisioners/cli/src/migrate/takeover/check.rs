@@ -16,14 +16,12 @@ const WITHOUT_EFFECT: &str = "selector";
 /// Phases of an InstallPlan in which nothing is being done.
 const AT_REST: [&str; 3] = ["Complete", "Failed", "RequiresApproval"];
 
-/// What passed the checks.
 #[derive(Debug)]
 pub(super) struct Checked<'a> {
     pub csv: &'a DynamicObject,
     pub group: &'a DynamicObject,
     /// The namespaces that are watched; one empty name means all.
     pub targets: Vec<String>,
-    /// What somebody should know.
     pub notes: Vec<String>,
 }
 

@@ -40,7 +40,6 @@ pub(super) struct Kinds {
 pub(super) struct Installed {
     pub namespace: String,
     pub subscription: DynamicObject,
-    /// What it has installed.
     pub csv: Option<DynamicObject>,
     /// All OperatorGroups of the namespace.
     pub groups: Vec<DynamicObject>,
@@ -119,7 +118,6 @@ fn runs(deployment: &DynamicObject) -> bool {
     number("/spec/replicas") != Some(0) || number("/status/replicas").unwrap_or(0) > 0
 }
 
-/// Names an object.
 pub(super) fn identity(kind: &Kind, namespace: Option<&str>, name: &str) -> Identity {
     let namespace = namespace.filter(|_| kind.namespaced).map(str::to_owned);
     Identity { kind: kind.clone(), namespace, name: name.to_owned() }

@@ -22,20 +22,15 @@ use crate::failure::Failure;
 
 /// On each of these ConfigMaps.
 pub(super) const LABEL: &str = "core.rukpak.io/takeover";
-/// Keys of the ConfigMap.
 const CONTENT: &str = "takeover.json.gz";
 const STATE: &str = "state";
 /// Longest content that is read; a ConfigMap holds 1 MiB of it compressed.
 const CONTENT_BYTES: u64 = 64 << 20;
 
-/// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// On its way.
     Forward,
-    /// Everything is taken over.
     Done,
-    /// On its way back.
     Back,
 }
 
@@ -60,7 +55,6 @@ pub(super) struct Left {
     pub marks: Marks,
 }
 
-/// Everything about one take-over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub namespace: String,
@@ -77,7 +71,6 @@ pub(super) struct Record {
     pub removed: Vec<Value>,
     /// Objects that go, and that OLM makes again.
     pub swept: Vec<Reference>,
-    /// What is made.
     pub deployment: BundleDeployment,
     /// Who shall have it; nobody if it is to stand alone.
     #[serde(default)]
@@ -191,7 +184,6 @@ impl Record {
         image.map_or("", |image| image.reference.as_str())
     }
 
-    /// Writes it down.
     pub async fn create(&self, cluster: &Cluster) -> Result<(), Failure> {
         let identity = place(cluster, &self.namespace, self.subscription_name()).await?;
         let unpackable = |error: &dyn std::error::Error| Failure::unknown(format!("pack what was before: {error}"));
@@ -223,7 +215,6 @@ impl Record {
         Ok(())
     }
 
-    /// Forgets it.
     pub async fn delete(&self, cluster: &Cluster) -> Result<(), Failure> {
         let identity = place(cluster, &self.namespace, self.subscription_name()).await?;
         let Some(map) = cluster.live(&identity).await? else { return Ok(()) };

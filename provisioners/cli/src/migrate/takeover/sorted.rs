@@ -42,7 +42,6 @@ pub(super) struct Sorted {
     pub swept: Vec<(Identity, String)>,
     /// UIDs of the ClusterServiceVersion and its copies.
     pub owners: BTreeSet<String>,
-    /// What somebody should know.
     pub notes: Vec<String>,
 }
 
@@ -53,7 +52,6 @@ pub(super) struct Taken {
     pub live: DynamicObject,
 }
 
-/// Looks every object up.
 pub(super) async fn sort(
     cluster: &Cluster,
     kinds: &Kinds,
