@@ -22,5 +22,5 @@ pub use budget::{Budget, Spent};
 pub use bundle::load;
 pub use containers::containers;
 pub use manifests::Loaded;
-pub use object::{Gvk, Object, ObjectKey, Origin};
+pub use object::{Gvk, Object, ObjectKey, Origin, type_name};
 pub use warning::{Few, MAX_WARNINGS, Warning, shortened};

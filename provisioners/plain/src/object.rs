@@ -10,8 +10,8 @@ use crate::position::Position;
 mod check;
 mod clean;
 
-pub use check::Error;
 pub(crate) use check::check_kind;
+pub use check::{Error, type_name};
 
 /// A declared object: valid enough to be sent, cheap to clone.
 ///

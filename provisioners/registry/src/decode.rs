@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rukpak_plain::shortened;
+use rukpak_plain::{shortened, type_name};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -69,17 +69,5 @@ pub(crate) fn drop_nulls(value: &mut Value) {
         }),
         Value::Array(list) => list.iter_mut().for_each(drop_nulls),
         _ => {}
-    }
-}
-
-/// The JSON type in words.
-pub(crate) fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
     }
 }

@@ -7,10 +7,10 @@ use rukpak_content::{BundleTree, Entry, LimitExceeded, Limits};
 use rukpak_plain::{Budget, Few, Object, Origin, Spent, Warning, object, yaml};
 use serde_json::Value;
 
+use crate::FieldError;
 use crate::crd::{self, Crd};
 use crate::csv::Csv;
 use crate::metadata::{self, Metadata};
-use crate::{FieldError, decode};
 
 mod documents;
 
@@ -255,8 +255,4 @@ fn count_typed(csv: &Value, origin: &Origin, budget: &mut Budget<'_>) -> Result<
         items.try_for_each(|_| budget.add_object(|| place(list.trim_start_matches('/'))))?;
     }
     Ok(())
-}
-
-pub(crate) fn found(value: &Value) -> &'static str {
-    decode::type_name(value)
 }

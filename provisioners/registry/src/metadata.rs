@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rukpak_content::{BundleTree, Entry, LimitExceeded};
-use rukpak_plain::{Budget, yaml};
+use rukpak_plain::{Budget, type_name, yaml};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::FieldError;
-use crate::decode::{decode, drop_nulls, type_name};
+use crate::decode::{decode, drop_nulls};
 use crate::name::go_escaped;
 
 /// The annotation with the package's name.

@@ -186,15 +186,19 @@ fn word(field: &'static str, text: &str) -> Result<(), Error> {
 }
 
 fn wrong_type(field: &str, value: &Value, expected: &'static str) -> Error {
-    let found = match value {
+    Error::Type { field: field.to_owned(), found: type_name(value), expected }
+}
+
+/// Returns the JSON type in words.
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
         Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "a mapping",
-    };
-    Error::Type { field: field.to_owned(), found, expected }
+    }
 }
 
 /// The type's name in Go's error texts.

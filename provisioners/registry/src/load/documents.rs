@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rukpak_plain::{Budget, Origin, Warning};
+use rukpak_plain::{Budget, Origin, Warning, type_name};
 use serde_json::{Map, Value};
 
-use super::{ObjectsError, found};
+use super::ObjectsError;
 
 /// Calls `add` for the object in `value`, or for those of a List. The depth of the recursion is that of the value.
 pub(super) fn flatten(
@@ -14,7 +14,7 @@ pub(super) fn flatten(
     add: &mut dyn FnMut(Value, Origin) -> Result<(), ObjectsError>,
 ) -> Result<(), ObjectsError> {
     let Value::Object(map) = &mut value else {
-        return Err(ObjectsError::NotAnObject { found: found(&value), origin });
+        return Err(ObjectsError::NotAnObject { found: type_name(&value), origin });
     };
     if is_missing(map, "kind") {
         return Err(ObjectsError::Missing { origin, field: "Kind" });
