@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use clap::Parser as _;
 use rukpak_controller::{args::Options, run};
 use rukpak_runtime::process::{self, Threads};
 use rukpak_unpack::child;
@@ -12,5 +13,5 @@ fn main() -> ExitCode {
         return code;
     }
     let options = Options::parse();
-    process::main(env!("CARGO_BIN_NAME"), &options.shared.clone(), Threads::RECONCILERS, run(options))
+    process::main(env!("CARGO_BIN_NAME"), &options.shared(), Threads::RECONCILERS, run(options))
 }

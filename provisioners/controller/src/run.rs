@@ -99,12 +99,12 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let readiness = Arc::new(Readiness::new());
     let checks = WithFolder::new(readiness.clone(), "store", parts.unpack.store.stage_dir().to_owned());
     let health = probes::router(Arc::new(checks));
-    process.serve_plainly("--health-probe-bind-address", &options.shared.probe_address, health).await?;
+    process.serve_plainly("--health-probe-bind-address", &options.shared().probe_address, health).await?;
     let shown = metrics::router(registry(&parts));
-    process.serve_plainly("--http-bind-address", &options.http_address, shown).await?;
+    process.serve_plainly("--http-bind-address", &options.http_bind_address, shown).await?;
     process.spawn(events::readiness(parts.unpack.clone(), readiness.clone()));
 
-    if options.sources.require_confinement {
+    if options.sources().require_confinement {
         let findings = child::report(&parts.unpack.sources.git, &parts.unpack.children.program).await;
         if !findings.keeps_secrets() {
             return Err(Error::Unconfined);
@@ -119,9 +119,9 @@ pub async fn run(options: Options) -> Result<(), Error> {
     if is_shared {
         serve_content(&mut process, &parts, &options, &readiness).await?;
     }
-    let lease = options.shard.named(LEASE);
-    let lease = (options.system_namespace.as_str(), lease.as_str());
-    let election = options.leader_election;
+    let (namespace, lease) = (options.system_namespace(), options.watch_label_selector.named(LEASE));
+    let lease = (namespace.as_str(), lease.as_str());
+    let election = options.leader_election();
     let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else {
         return Ok(());
     };
@@ -129,8 +129,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
         serve_content(&mut process, &parts, &options, &readiness).await?;
     }
 
-    let leads = options.shard.id().unwrap_or_else(|| leader::TRUE.to_owned());
-    process.spawn(leader::label(client.clone(), options.system_namespace.clone(), leads));
+    let leads = options.watch_label_selector.id().unwrap_or_else(|| leader::TRUE.to_owned());
+    process.spawn(leader::label(client.clone(), options.system_namespace(), leads));
     process.spawn(webhook_role::follow(options.webhook_objects_role.clone(), client));
     work(&mut process, parts, options.concurrency);
     Ok(process.go_on().await?)
@@ -201,16 +201,16 @@ async fn serve_content(
     readiness: &Arc<Readiness>,
 ) -> Result<(), Error> {
     let context = Arc::clone(&parts.unpack);
-    let listener = process::listen("--content-bind-address", &options.content_address).await?;
+    let listener = process::listen("--content-bind-address", &options.content_bind_address).await?;
     let (Some(listener), Some(depot)) = (listener, context.uploads.clone()) else { return Ok(()) };
     let service = content_service::Options {
         certificate_secret: options.content_certificate_secret.clone(),
-        authority_secret: options.shard.named(content_service::AUTHORITY_SECRET),
+        authority_secret: options.watch_label_selector.named(content_service::AUTHORITY_SECRET),
         certificate_lifetime: options.content_certificate_lifetime,
         is_external: options.content_certificates == ContentCertificates::External,
         audiences: options.content_audiences.clone(),
-        uploads: options.uploads,
-        sweep_interval: options.upload_sync_interval,
+        uploads: options.uploads(),
+        sweep_interval: options.upload_storage_sync_interval,
     };
 
     let states = (Arc::clone(readiness), process.stop());

@@ -4,14 +4,14 @@ use rukpak_content::Limit;
 use super::*;
 
 fn options(args: &[&str]) -> Options {
-    Args::try_parse_from([&["rukpak-controller"], args].concat()).unwrap_or_else(|error| panic!("{error}")).into()
+    Options::try_parse_from([&["rukpak-controller"], args].concat()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
 fn every_limit_has_the_flag_that_its_refusal_names() {
-    Args::command().debug_assert();
+    Options::command().debug_assert();
     let flags: Vec<String> =
-        Args::command().get_arguments().filter_map(|arg| arg.get_long().map(|long| format!("--{long}"))).collect();
+        Options::command().get_arguments().filter_map(|arg| arg.get_long().map(|long| format!("--{long}"))).collect();
     for limit in [
         Limit::DownloadBytes,
         Limit::TreeBytes,
@@ -36,7 +36,7 @@ fn every_limit_has_the_flag_that_its_refusal_names() {
 
 #[test]
 fn each_limit_flag_moves_its_own_limit() {
-    assert_eq!(options(&[]).limits, Limits::default());
+    assert_eq!(options(&[]).limits(), Limits::default());
     let limits = options(&[
         "--limit-download-bytes=1",
         "--limit-tree-bytes=2",
@@ -55,7 +55,7 @@ fn each_limit_flag_moves_its_own_limit() {
         "--limit-child-bytes=14",
         "--limit-check-seconds=15",
     ])
-    .limits;
+    .limits();
     let expected = Limits {
         download_bytes: 1,
         tree_bytes: 2,
@@ -99,13 +99,13 @@ fn upstreams_command_line_is_understood() {
         "--zap-time-encoding=rfc3339",
         "--kubeconfig=/etc/kubeconfig",
     ]);
-    assert_eq!(options.shared.kubeconfig.as_deref(), Some(std::path::Path::new("/etc/kubeconfig")));
-    assert_eq!(options.http_address, Address::Host("127.0.0.1".into(), 8080));
-    assert_eq!(options.system_namespace, "rukpak");
-    assert_eq!(options.upload_sync_interval, Duration::from_secs(90));
-    assert_eq!(options.shared.logging.filter, "debug");
+    assert_eq!(options.shared().kubeconfig.as_deref(), Some(std::path::Path::new("/etc/kubeconfig")));
+    assert_eq!(options.http_bind_address, Address::Host("127.0.0.1".into(), 8080));
+    assert_eq!(options.system_namespace(), "rukpak");
+    assert_eq!(options.upload_storage_sync_interval, Duration::from_secs(90));
+    assert_eq!(options.shared().logging.filter, "debug");
     assert!(options.feature_gates.bundle_deployment_health);
-    assert_eq!(options.leader_election.unwrap().lease_duration, Duration::from_secs(15));
+    assert_eq!(options.leader_election().unwrap().lease_duration, Duration::from_secs(15));
 }
 
 #[test]
@@ -117,15 +117,15 @@ fn wrong_values_are_refused_with_what_to_write() {
         ("--upload-storage-sync-interval=-1m", "1m30s"),
         ("--upload-storage-sync-interval=5", "1m30s"),
     ] {
-        let error = Args::try_parse_from(["rukpak-controller", arg]).unwrap_err().to_string();
+        let error = Options::try_parse_from(["rukpak-controller", arg]).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     }
 }
 
 #[test]
 fn leader_election_can_be_written_off() {
-    assert_eq!(options(&["--leader-elect=false"]).leader_election, None);
-    assert_eq!(options(&[]).leader_election, None);
+    assert_eq!(options(&["--leader-elect=false"]).leader_election(), None);
+    assert_eq!(options(&[]).leader_election(), None);
 }
 
 #[test]
@@ -134,12 +134,13 @@ fn the_deployment_speaks_our_flags_and_opens_our_ports() {
     let args: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("- --")).collect();
     let args: Vec<String> = args.into_iter().map(|arg| format!("--{arg}")).collect();
     let options = options(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    assert!(options.leader_election.is_some(), "a rollout runs two of them for a moment");
+    assert!(options.leader_election().is_some(), "a rollout runs two of them for a moment");
     assert!(options.feature_gates.bundle_deployment_health);
+    let shared = options.shared();
     let addresses = [
-        ("health", &options.shared.probe_address),
-        ("metrics", &options.http_address),
-        ("https", &options.content_address),
+        ("health", &shared.probe_address),
+        ("metrics", &options.http_bind_address),
+        ("https", &options.content_bind_address),
     ];
     for (name, address) in addresses {
         let Address::Any(port) = address else { panic!("{name}: {address}: the kubelet comes from outside") };
@@ -148,8 +149,8 @@ fn the_deployment_speaks_our_flags_and_opens_our_ports() {
     }
     assert!(
         text.contains("mountPath: /var/cache\n")
-            && options.storage_dir.starts_with("/var/cache")
-            && options.upload_dir.starts_with("/var/cache"),
+            && options.provisioner_storage_dir.starts_with("/var/cache")
+            && options.upload_storage_dir.starts_with("/var/cache"),
         "it can write there"
     );
     assert!(text.contains("- name: POD_NAME\n"), "the holder of the Lease is named after the Pod");
@@ -157,7 +158,7 @@ fn the_deployment_speaks_our_flags_and_opens_our_ports() {
 
 #[test]
 fn each_upload_flag_moves_its_own_limit() {
-    assert_eq!(options(&[]).uploads, UploadLimits::default());
+    assert_eq!(options(&[]).uploads(), UploadLimits::default());
     let flags = [
         "--limit-uploads=1",
         "--limit-upload-seconds=2",
@@ -165,7 +166,7 @@ fn each_upload_flag_moves_its_own_limit() {
         "--limit-upload-store-bytes=4",
     ];
     let expected = UploadLimits { at_once: 1, time: Duration::from_secs(2), bytes_per_second: 3, store_bytes: 4 };
-    assert_eq!(options(&flags).uploads, expected);
+    assert_eq!(options(&flags).uploads(), expected);
 }
 
 #[test]

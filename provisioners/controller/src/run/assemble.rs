@@ -82,14 +82,14 @@ struct Shared {
 pub(super) async fn assemble(options: &Options) -> Result<Parts, Error> {
     let store = Arc::new(storage::open(options).await?);
     let program = std::env::current_exe().map_err(Error::Program)?;
-    let config = process::config(options.shared.kubeconfig.as_deref()).await?;
+    let config = process::config(options.shared().kubeconfig.as_deref()).await?;
     let egress = options.registries.egress(&config.cluster_url).await;
     let sources = sources(options, &egress, &store, &program)?;
     let client = process::client(config)?;
 
     let streams = Followed {
-        bundles: Streams::selected(client.clone(), options.shard.selector()),
-        deployments: Streams::selected(client.clone(), options.shard.selector()),
+        bundles: Streams::selected(client.clone(), options.watch_label_selector.selector()),
+        deployments: Streams::selected(client.clone(), options.watch_label_selector.selector()),
         policies: Streams::new(client.clone()),
         plans: Streams::new(client.clone()),
     };
@@ -121,15 +121,15 @@ fn unpack(
     sources: Sources,
     program: PathBuf,
 ) -> Result<rukpak_unpack::Context, Error> {
-    let is_serving = options.content_address != Address::Disabled;
+    let is_serving = options.content_bind_address != Address::Disabled;
     Ok(rukpak_unpack::Context {
         uploads: is_serving.then(|| uploads(options, &shared.store)).transpose()?,
-        content_base_url: is_serving.then(|| options.external_url.trim_end_matches('/').to_owned()),
+        content_base_url: is_serving.then(|| options.http_external_address.trim_end_matches('/').to_owned()),
         config_maps: Notify::new(),
         sources,
-        limits: options.limits.clone(),
-        system_namespace: options.system_namespace.clone(),
-        bundle_certificates: options.bundle_certificates,
+        limits: options.limits(),
+        system_namespace: options.system_namespace(),
+        bundle_certificates: options.bundle_cert_provider,
         require_service_account: options.require_service_account,
         failures: Failures::default(),
         written: WrittenVersions::default(),
@@ -204,12 +204,12 @@ fn own_proxy(options: &Options) -> Proxy {
 
 fn settings(options: &Options) -> Settings {
     Settings {
-        limits: options.limits.clone(),
-        crd_upgrades: rukpak_crd_upgrade::Options { strict: options.strict_crd_upgrades },
-        bundle_certificates: options.bundle_certificates,
-        bundle_certificate_lifetime: options.bundle_certificate_lifetime,
-        system_namespace: options.system_namespace.clone(),
-        shard: options.shard.clone(),
+        limits: options.limits(),
+        crd_upgrades: rukpak_crd_upgrade::Options { strict: options.strict_crd_upgrade_safety },
+        bundle_certificates: options.bundle_cert_provider,
+        bundle_certificate_lifetime: options.bundle_cert_lifetime,
+        system_namespace: options.system_namespace(),
+        shard: options.watch_label_selector.clone(),
         require_service_account: options.require_service_account,
         health_gate: options.feature_gates.bundle_deployment_health,
         clock: Timestamp::now,
@@ -217,8 +217,8 @@ fn settings(options: &Options) -> Settings {
 }
 
 fn uploads(options: &Options, store: &Store) -> Result<Arc<Depot>, Error> {
-    let failed = |source| Error::Uploads { path: options.upload_dir.clone(), source };
-    let depot = Depot::open(&options.upload_dir, options.uploads.store_bytes).map_err(failed)?;
+    let failed = |source| Error::Uploads { path: options.upload_storage_dir.clone(), source };
+    let depot = Depot::open(&options.upload_storage_dir, options.uploads().store_bytes).map_err(failed)?;
     Ok(Arc::new(match store.bucket() {
         Some(bucket) => depot.sharing(bucket),
         None => depot,
@@ -226,28 +226,28 @@ fn uploads(options: &Options, store: &Store) -> Result<Arc<Depot>, Error> {
 }
 
 fn attempts(options: &Options) -> Result<Attempts, Error> {
-    let path = options.storage_dir.join("attempts");
+    let path = options.provisioner_storage_dir.join("attempts");
     Attempts::open(path.clone()).map_err(|source| Error::Attempts { path, source })
 }
 
 fn sources(options: &Options, egress: &Egress, store: &Store, program: &Path) -> Result<Sources, Error> {
     let stage = store.stage_dir().to_owned();
-    let (images, pem) = options.registries.puller(egress, stage.clone(), options.limits.clone())?;
+    let (images, pem) = options.registries.puller(egress, stage.clone(), options.limits())?;
     let git = FetcherOptions {
         program: program.to_owned(),
         arguments: vec![child::GIT.to_owned()],
-        limits: options.limits.clone(),
+        limits: options.limits(),
         stage_dir: stage.clone(),
         extra_ca_pem: (!pem.is_empty()).then(|| String::from_utf8_lossy(&pem).into_owned()),
         egress: egress.clone(),
     };
-    let mut web = http::FetcherOptions::new(stage, options.limits.clone());
+    let mut web = http::FetcherOptions::new(stage, options.limits());
     web.extra_ca_pem = pem;
     web.egress = egress.clone();
     Ok(Sources {
         images,
         git: Fetcher::new(git),
         http: http::Fetcher::new(web).map_err(|error| Error::Http(Box::new(error)))?,
-        policy: options.sources,
+        policy: options.sources(),
     })
 }

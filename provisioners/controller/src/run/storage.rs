@@ -21,8 +21,8 @@ const GRACE: Duration = Duration::from_hours(24);
 /// The store. A bucket whose server does not answer is no reason not to start: what is installed is repaired from copies on disk.
 pub(super) async fn open(options: &Options) -> Result<Store, Error> {
     let sharing = sharing(options)?;
-    let root = options.storage_dir.clone();
-    let failed = |source| Error::Store { path: options.storage_dir.clone(), source };
+    let root = options.provisioner_storage_dir.clone();
+    let failed = |source| Error::Store { path: options.provisioner_storage_dir.clone(), source };
     let opened = spawn_blocking(move || Store::open(&root)).await;
     let store = opened.map_err(|_| process::Error::Ended("opening the store"))?.map_err(failed)?;
     let Some(sharing) = sharing else { return Ok(store) };
@@ -41,7 +41,7 @@ fn sharing(options: &Options) -> Result<Option<Sharing>, Error> {
     let storage = &options.storage;
     let Some(location) = &storage.bucket else { return Ok(None) };
     // Names of Bundles are those of a shard: what another one has must not look forgotten.
-    let location = options.shard.id().map_or_else(|| location.clone(), |shard| location.join(&shard));
+    let location = options.watch_label_selector.id().map_or_else(|| location.clone(), |shard| location.join(&shard));
     let mut ca_pem = Vec::new();
     for path in &storage.ca_files {
         ca_pem.extend(std::fs::read(path).map_err(|source| Error::Certificates { path: path.clone(), source })?);
