@@ -32,7 +32,7 @@ pub struct Package {
     pub bundles: BTreeMap<String, Bundle>,
     /// Why the package is deprecated, if it is.
     pub deprecation: Option<String>,
-    /// Its picture, if it has one of at most [`MAX_ICON_BYTES`](crate::document::MAX_ICON_BYTES).
+    /// Its picture, if it has one of at most 128 KiB.
     pub icon: Option<Arc<Icon>>,
     /// What is odd about it, for people: what was left out because the catalog contradicts itself, or could not be read.
     /// Sorted.
