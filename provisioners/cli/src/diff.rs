@@ -5,6 +5,7 @@
 //! compare   each object: who owns it, and a dry run of the apply that the controller would send
 //! crds      may a CRD replace the one in the cluster?         leaving    objects that the bundle does not have any more
 //! fields    what differs between two objects                  report     the answer, as text or JSON
+//! revisions what differs between two revisions
 //! ```
 //!
 //! Every decision is one of `rukpak_plan`, as it is the controller's. Nothing is written.
@@ -14,6 +15,7 @@ pub(crate) mod crds;
 mod fields;
 mod leaving;
 mod report;
+pub(crate) mod revisions;
 mod target;
 
 use std::collections::BTreeSet;

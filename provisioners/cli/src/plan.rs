@@ -85,7 +85,7 @@ fn text(out: &mut dyn Write, palette: Palette, plans: &[Plan], is_wide: bool) ->
     table::write_in_colour(out, palette, &heading, &plans.iter().map(row).collect::<Vec<_>>())
 }
 
-fn phase(plan: &Plan) -> String {
+pub(crate) fn phase(plan: &Plan) -> String {
     plan.status.as_ref().map(|status| format!("{:?}", status.phase)).unwrap_or_default()
 }
 
@@ -100,16 +100,29 @@ async fn show(arguments: &PlanArgs) -> Result<Exit, Failure> {
     })
 }
 
-/// Sets `spec.approval`. An answer to what is over would be none.
-async fn answer(arguments: &PlanArgs, approval: PlanApproval) -> Result<Exit, Failure> {
-    let (cluster, name) = (Cluster::connect(&arguments.cluster).await?, &arguments.name);
-    let plan = existing(&cluster, name).await?;
+/// What `show` prints of a Plan.
+pub(crate) fn shown(plan: &Plan) -> String {
+    let mut out = Vec::new();
+    // Memory takes everything.
+    let _ = show::text(&mut out, plan);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Sets `spec.approval` of this very Plan. An answer to what is over would be none.
+pub(crate) async fn give(cluster: &Cluster, plan: &Plan, approval: PlanApproval) -> Result<Plan, Failure> {
     if let Some(status) = plan.status.as_ref().filter(|status| status.phase.is_over()) {
         let why = if status.message.is_empty() { String::new() } else { format!(": {}", status.message) };
+        let name = plan.name_any();
         return Err(Failure::no(format!("plan {name:?} is {:?} and takes no answer{why}", status.phase))
             .hint(format!("rukpakctl plan list {}", plan.spec.deployment.name)));
     }
-    let mut written = cluster.answer_plan(&plan, approval).await?;
+    Ok(cluster.answer_plan(plan, approval).await?)
+}
+
+async fn answer(arguments: &PlanArgs, approval: PlanApproval) -> Result<Exit, Failure> {
+    let (cluster, name) = (Cluster::connect(&arguments.cluster).await?, &arguments.name);
+    let plan = existing(&cluster, name).await?;
+    let mut written = give(&cluster, &plan, approval).await?;
     written.metadata.managed_fields = None;
     let what = match approval {
         PlanApproval::Approved => "approved",
@@ -124,7 +137,7 @@ async fn answer(arguments: &PlanArgs, approval: PlanApproval) -> Result<Exit, Fa
     })
 }
 
-async fn existing(cluster: &Cluster, name: &str) -> Result<Plan, Failure> {
+pub(crate) async fn existing(cluster: &Cluster, name: &str) -> Result<Plan, Failure> {
     cluster.plan(name).await.map_err(|error| match error {
         cluster::Error::Refused(status) if status.code == 404 => {
             Failure::no(status.message).hint("rukpakctl plan list")

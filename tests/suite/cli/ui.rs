@@ -29,7 +29,12 @@ pub struct Page {
 impl Page {
     /// Serves it until this is dropped.
     pub async fn serve(hands: &Hands) -> Self {
-        let mut command = hands.command(&["ui", "--endpoint", &hands.endpoint]);
+        Self::serve_with(hands, &[]).await
+    }
+
+    async fn serve_with(hands: &Hands, flags: &[&str]) -> Self {
+        let served = ["ui", "--endpoint", &hands.endpoint];
+        let mut command = hands.command(&[&served[..], flags].concat());
         let command = command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().expect("it runs");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -119,7 +124,7 @@ async fn pages_have_what_the_verbs_say() {
     let mut parts = live.bytes_stream();
     let mut heard = String::new();
     hear(&mut parts, &mut heard, "event: change\ndata: listed\n").await;
-    assert!(heard.matches("data: ").count() <= 4, "one for each kind, not for each object: {heard}");
+    assert!(heard.matches("data: ").count() <= 5, "one for each kind, not for each object: {heard}");
     heard.clear();
     assert_eq!(hands.run_alone(&["suspend", &name]).await.code, Some(0));
     hear(&mut parts, &mut heard, "event: change\ndata: changed\n").await;
@@ -204,6 +209,109 @@ async fn a_browser_shows_it_and_follows_the_cluster() {
     // A small window is not scrolled sideways.
     browser.open(&format!("{}deployments/{name}", page.url), 360, 700).await;
     assert_eq!(browser.evaluate("document.documentElement.scrollWidth <= 360").await, true);
+}
+
+#[tokio::test]
+async fn a_refused_upgrade_is_told_once_and_what_runs_is_beside_what_is_wanted() {
+    let hands = Hands::admin().await;
+    let name = unique_name("refused");
+    let fixed = |value: &str| folder(&[("manifests/a.yaml", format!("{}immutable: true\n", manifest(&name, value)))]);
+    let (runs, _) = hands.install(&name, fixed("one").path()).await;
+    until(&hands.client, &name, Expected::is_true("Ready", "Succeeded")).await;
+    let (wanted, _) = hands.install(&name, fixed("two").path()).await;
+    until(&hands.client, &name, Expected::is_false("Installed", "ErrorGettingReleaseState")).await;
+    let page = Page::serve(&hands).await;
+    let (status, one) = page.get(&format!("deployments/{name}")).await;
+    let told = one.matches("field is immutable").count();
+    assert!(status.is_success() && told == 1 && one.contains("(as above)"), "told {told} times: {one}");
+    for bundle in [runs, wanted] {
+        assert!(one.contains(&format!(r#"<abbr title="{bundle}">"#)), "{bundle} is not in {one}");
+    }
+    assert!(one.contains(r#"<time datetime="20"#) && !one.contains("Z</time>"), "times are for people: {one}");
+
+    // What was tried is compared with what runs.
+    assert!(one.contains(&format!(r#"<a href="{name}/revisions/2">"#)), "{one}");
+    let (status, changes) = page.get(&format!("deployments/{name}/revisions/2")).await;
+    assert!(status.is_success(), "{changes}");
+    for text in ["after revision 1", "- .data.value: &quot;one&quot;", "+ .data.value: &quot;two&quot;", "Failed"] {
+        assert!(changes.contains(text), "{text} is not in {changes}");
+    }
+    let (status, none) = page.get(&format!("deployments/{name}/revisions/9")).await;
+    assert!(status == StatusCode::NOT_FOUND && none.contains("has no revision 9"), "{none}");
+}
+
+#[tokio::test]
+async fn a_plan_is_answered_only_where_the_page_was_told_that_it_may() {
+    let hands = Hands::admin().await;
+    let name = unique_name("planned");
+    let _first = installed(&hands, &name).await;
+    let asked = json!({"spec": {"approval": "Upgrades"}});
+    verbs::merge(&hands.client, &Target::bundle_deployment(&name), &asked).await.expect("it is patched");
+    let second = folder(&[("manifests/a.yaml", manifest(&name, "two"))]);
+    hands.install(&name, second.path()).await;
+    let waits = Expected { kind: "Ready", status: "Unknown", reason: Some("WaitingForApproval"), message: "" };
+    until(&hands.client, &name, waits).await;
+    let plans = hands.run_alone(&["plan", "list", &name, "-o", "name"]).await;
+    let plan = plans.out.trim().strip_prefix("plan.core.rukpak.io/").expect("a Plan").to_owned();
+
+    let page = Page::serve(&hands).await;
+    let (_, all) = page.get("").await;
+    assert!(all.contains(&format!(r#"<a href="plans/{plan}">"#)), "{all}");
+    let (_, one) = page.get(&format!("deployments/{name}")).await;
+    assert!(one.contains(&format!(r#"<a href="../plans/{plan}">"#)), "{one}");
+    let (_, read_only) = page.get(&format!("plans/{plan}")).await;
+    assert!(read_only.contains("change   ConfigMap") && !read_only.contains("<form"), "{read_only}");
+    assert!(read_only.contains(&format!("rukpakctl plan approve {plan}")), "{read_only}");
+
+    let told = Page::serve_with(&hands, &["--allow-approval"]).await;
+    let (_, asking) = told.get(&format!("plans/{plan}")).await;
+    let action = asking.split(r#"action=""#).nth(1).and_then(|rest| rest.split('"').next()).expect("a form").to_owned();
+    assert!(action.starts_with(&format!("{plan}/")) && action.ends_with("/approve"), "{asking}");
+    let refused = page.ask(Method::POST, &format!("{}plans/{action}", page.url), None).await;
+    assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
+    let other = told.ask(Method::POST, &format!("{}plans/{plan}/another/approve", told.url), None).await;
+    assert_eq!(other.status(), StatusCode::NOT_FOUND, "a Plan that was made anew is not answered");
+    let (_, still) = told.get(&format!("plans/{plan}")).await;
+    assert!(still.contains("<form"), "nothing was answered: {still}");
+    let answered = told.ask(Method::POST, &format!("{}plans/{action}", told.url), None).await;
+    assert!(answered.status().is_success() && answered.url().path().ends_with(&format!("/plans/{plan}")));
+    until(&hands.client, &name, Expected::is_true("Ready", "Succeeded")).await;
+}
+
+#[tokio::test]
+async fn a_browser_searches_and_is_held_upright() {
+    let hands = Hands::admin().await;
+    let name = unique_name("sought");
+    let _folder = installed(&hands, &name).await;
+    let _other = installed(&hands, &unique_name("unsought")).await;
+    let Some(mut browser) = Browser::start().await else { return };
+    let page = Page::serve(&hands).await;
+    browser.open(&page.url, 1100, 700).await;
+    browser.until("document.getElementById('live').textContent === 'Live'").await;
+    let rows = "[...document.querySelectorAll('tbody tr')].filter(row => row.checkVisibility())";
+    assert_ne!(browser.evaluate(&format!("{rows}.length")).await, 1);
+    let search = |text: &str| {
+        format!(
+            "(() => {{ const field = document.getElementById('search'); field.value = '{text}'; \
+             field.dispatchEvent(new Event('input')); return field.checkVisibility(); }})()"
+        )
+    };
+    assert_eq!(browser.evaluate(&search(&format!("{name} READY"))).await, true);
+    assert_eq!(browser.evaluate(&format!("{rows}.length")).await, 1);
+    // What changes meanwhile is shown, and the rest stays hidden.
+    assert_eq!(hands.run_alone(&["suspend", &name]).await.code, Some(0));
+    browser.until(&format!("{rows}.length === 1 && {rows}[0].innerText.includes('suspended')")).await;
+    browser.evaluate(&search("")).await;
+    assert_ne!(browser.evaluate(&format!("{rows}.length")).await, 1);
+
+    // On a phone each row is a card with its headings, and still a table for a screen reader.
+    browser.open(&format!("{}deployments/{name}", page.url), 360, 700).await;
+    assert_eq!(browser.evaluate("document.documentElement.scrollWidth <= 360").await, true);
+    let label = "getComputedStyle(document.querySelector('td[data-label=Health]'), '::before').content";
+    let label = browser.evaluate(label).await;
+    assert!(label.as_str().is_some_and(|label| label.contains("Health")), "{label}");
+    let tree = browser.accessible().await;
+    assert!(tree.contains(&("columnheader".to_owned(), "Health".to_owned())), "{tree:?}");
 }
 
 /// Installs two BundleDeployments, and takes pictures of the pages.

@@ -13,6 +13,9 @@ pub struct UiArgs {
     /// Who makes the certificates of webhooks, as the controller is told [default: self]
     #[arg(long, value_name = "PROVIDER")]
     pub cert_provider: Option<CertProvider>,
+    /// Let the page approve and reject Plans; without it nothing is changed
+    #[arg(long)]
+    pub allow_approval: bool,
     #[command(flatten)]
     pub cluster: ClusterArgs,
     #[command(flatten)]

@@ -10,16 +10,22 @@ use kube::core::{ClusterResourceScope, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource};
 use rukpak_crds::olm::ClusterExtension;
-use rukpak_crds::{Bundle, BundleDeployment, PlatformOperator};
+use rukpak_crds::{Bundle, BundleDeployment, Plan, PlatformOperator};
 use serde::de::DeserializeOwned;
 
 use super::{Cluster, Error};
 
+/// So many events of a namespace are looked at.
+const LOOKED_AT: u32 = 500;
+
 /// An event, as a list shows it.
 #[derive(Debug)]
 pub struct EventLine {
+    /// Kind and name of what it is about.
+    pub kind: String,
+    pub name: String,
     /// When it was seen last.
-    pub time: String,
+    pub time: Option<Timestamp>,
     pub reason: String,
     /// How often it was seen.
     pub count: i32,
@@ -37,20 +43,28 @@ impl Cluster {
     /// The events of a BundleDeployment, the last one first.
     pub async fn events(&self, deployment: &str) -> Result<Vec<EventLine>, Error> {
         let selected = format!("involvedObject.kind=BundleDeployment,involvedObject.name={deployment}");
-        let all: Api<Event> = Api::all(self.client.clone());
-        let listed = all.list(&ListParams::default().fields(&selected)).await.map_err(|error| self.fault(error))?;
-        let mut events = listed.items;
-        events.sort_by_key(|event| Reverse(last_seen(event)));
-        Ok(events.into_iter().map(line).collect())
+        self.listed(Api::all(self.client.clone()), ListParams::default().fields(&selected)).await
     }
 
-    /// An item whenever a BundleDeployment, a Bundle, a PlatformOperator or a ClusterExtension has changed. Never ends; after an
-    /// error a watch begins again by itself.
+    /// The warnings about objects in a namespace, the last one first.
+    pub async fn warnings(&self, namespace: &str) -> Result<Vec<EventLine>, Error> {
+        let selected = ListParams::default().fields("type=Warning").limit(LOOKED_AT);
+        self.listed(Api::namespaced(self.client.clone(), namespace), selected).await
+    }
+
+    async fn listed(&self, events: Api<Event>, selected: ListParams) -> Result<Vec<EventLine>, Error> {
+        let mut found = events.list(&selected).await.map_err(|error| self.fault(error))?.items;
+        found.sort_by_key(|event| Reverse(last_seen(event)));
+        Ok(found.into_iter().map(line).collect())
+    }
+
+    /// An item whenever a BundleDeployment, a Bundle, a Plan, a PlatformOperator or a ClusterExtension has changed. Never ends; after
+    /// an error a watch begins again by itself.
     pub fn changes(&self) -> impl Stream<Item = Change> + use<> {
         let client = || self.client.clone();
         let bundles = stream::select(changed::<BundleDeployment>(client()), changed::<Bundle>(client()));
         let doors = stream::select(changed::<PlatformOperator>(client()), changed::<ClusterExtension>(client()));
-        stream::select(bundles, doors)
+        stream::select(stream::select(bundles, doors), changed::<Plan>(client()))
     }
 }
 
@@ -83,7 +97,9 @@ fn last_seen(event: &Event) -> Option<Timestamp> {
 
 fn line(event: Event) -> EventLine {
     EventLine {
-        time: last_seen(&event).map(|time| format!("{time:.0}")).unwrap_or_default(),
+        kind: event.involved_object.kind.clone().unwrap_or_default(),
+        name: event.involved_object.name.clone().unwrap_or_default(),
+        time: last_seen(&event),
         count: event.series.and_then(|series| series.count).or(event.count).unwrap_or(1),
         reason: event.reason.unwrap_or_default(),
         message: event.message.unwrap_or_default(),
@@ -102,7 +118,7 @@ mod tests {
             let mut event = json!({"metadata": {}, "involvedObject": {}});
             event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
             let line = line(serde_json::from_value(event).unwrap());
-            (line.time, line.count)
+            (line.time.map(|time| format!("{time:.0}")).unwrap_or_default(), line.count)
         };
         let (first, last) = ("2026-01-01T00:00:01.123456Z", "2026-01-01T00:00:02.123456Z");
         let once = json!({"eventTime": first, "firstTimestamp": null, "lastTimestamp": null});

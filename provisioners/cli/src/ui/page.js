@@ -1,23 +1,45 @@
-// Asks for the page again when the cluster has changed, and puts its main part in the place of the old one.
+// Asks for the page again when the cluster has changed, and puts its main part in the place of the old one; and shows those rows of its
+// tables that have what is searched for.
 "use strict";
 
 const state = document.getElementById("live");
+const search = document.getElementById("search");
 const live = document.body.dataset.live;
+// Times are told as so long ago: they are asked for again once a minute.
+const MINUTE = 60_000;
 
 async function refresh() {
   const answer = await fetch(location.href).catch(() => null);
   if (!answer || !answer.ok) {
     state.textContent = "The page could not be read again";
-    return;
+    return false;
   }
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
   const main = document.querySelector("main");
-  if (fresh.innerHTML === main.innerHTML) return;
+  if (fresh.innerHTML === shown) return false;
+  shown = fresh.innerHTML;
   const focused = document.activeElement.getAttribute("href");
   main.replaceChildren(...fresh.childNodes);
+  filter();
   // Whoever goes by keyboard stays where they were.
   if (focused) main.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
-  state.textContent = `Updated ${new Date().toLocaleTimeString()}`;
+  return true;
+}
+
+// What came from the server: a search changes what is on the page.
+let shown = document.querySelector("main").innerHTML;
+
+function filter() {
+  const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  for (const row of document.querySelectorAll("main tbody tr")) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !words.every((word) => text.includes(word));
+  }
+}
+
+if (document.querySelector("main table")) {
+  search.hidden = false;
+  search.addEventListener("input", filter);
 }
 
 if (live) {
@@ -27,9 +49,10 @@ if (live) {
   changes.addEventListener("error", () => { state.textContent = "Not connected; trying again"; });
   changes.addEventListener("change", () => {
     // Never put off by the next one: a busy cluster would leave the page as it was.
-    timer ??= setTimeout(() => {
+    timer ??= setTimeout(async () => {
       timer = undefined;
-      refresh();
+      if (await refresh()) state.textContent = `Updated ${new Date().toLocaleTimeString()}`;
     }, 200);
   });
+  setInterval(() => { if (!document.hidden) refresh(); }, MINUTE);
 }

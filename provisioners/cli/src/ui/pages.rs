@@ -1,60 +1,100 @@
-//! The pages: what `status`, `extension list`, `tree`, `history`, `diff` and `examples` answer, and events.
+//! The pages: what `status`, `extension list`, `tree`, `history`, `diff`, `plan` and `examples` answer, and events.
+//!
+//! ```text
+//! deployment   one BundleDeployment: what runs and what is wanted, objects, history, conditions, events
+//! changes      what has drifted, and what a revision has changed            plans   what waits for a yes
+//! ```
 
-use rukpak_crds::names::CLASS_REGISTRY;
-use rukpak_crds::{BundleDeployment, ConditionStatus};
+mod changes;
+mod deployment;
+mod plans;
+
+use jiff::Timestamp;
 use serde_json::Value;
 
-use super::html::{Cell, badge, escaped, link, page, table};
-use crate::args::{CertProvider, ServiceArgs};
-use crate::cluster::{Cluster, EventLine};
+pub(super) use self::changes::{diff, revision};
+pub(super) use self::deployment::deployment;
+pub(super) use self::plans::{answer, plan};
+use super::html::{Cell, badge, beside, escaped, link, page, short, table};
+use super::said::Said;
+use crate::args::ServiceArgs;
+use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::history::{installed, revisions, source};
 use crate::output::documents;
-use crate::{diff, examples, extension, status, tree};
+use crate::table::count;
+use crate::{examples, extension, status};
 
-/// All BundleDeployments, PlatformOperators and ClusterExtensions.
+/// All BundleDeployments, PlatformOperators and ClusterExtensions; what is not as it should be comes first.
 pub(super) async fn overview(cluster: &Cluster) -> Result<String, Failure> {
     let status = status::answer(cluster, None).await?;
-    let rows = list(&status, "bundleDeployments").map(|line| {
-        let name = text(line, "name");
-        let suspended = if line["isSuspended"] == true { "suspended" } else { "" };
-        vec![
-            link(&format!("deployments/{name}"), name),
-            condition(line, "ready", "Ready"),
-            text(line, "reason").into(),
-            suspended.into(),
-            text(line, "source").into(),
-            text(line, "message").into(),
-        ]
-    });
-    let heading = ["Name", "Ready", "Reason", "Suspended", "Source", "Message"];
-    let mut main = table("BundleDeployments", &heading, rows.collect(), "There are none.");
-    let rows = list(&status, "platformOperators").map(|line| {
-        let name = text(line, "name");
-        vec![
-            // Its BundleDeployment has its name.
-            link(&format!("deployments/{name}"), name),
-            text(line, "package").into(),
-            text(line, "version").into(),
-            condition(line, "installed", "Installed"),
-            text(line, "reason").into(),
-            text(line, "message").into(),
-        ]
-    });
+    let plans = plans::waiting(cluster, None).await;
+    let mut said = Said::default();
+    let mut lines: Vec<&Value> = list(&status, "bundleDeployments").collect();
+    lines.sort_by_key(|line| text(line, "ready") == "True");
+    let unready = lines.iter().filter(|line| text(line, "ready") != "True").count();
+    let mut main = paragraph(&summary(lines.len(), unready, plans.len()));
+    main.push_str(&plans::table_of(&plans, "", Timestamp::now()));
+    let rows = lines.into_iter().map(|line| deployment_row(line, &mut said)).collect();
+    let heading = ["Name", "Ready", "Reason", "Source", "Message"];
+    main.push_str(&table("BundleDeployments", &heading, rows, "There are none."));
     if status.get("message").is_some() {
-        let heading = ["Name", "Package", "Version", "Installed", "Reason", "Message"];
-        main.push_str(&table("PlatformOperators", &heading, rows.collect(), "There are none."));
+        let rows = list(&status, "platformOperators").map(|line| operator_row(line, &mut said)).collect();
+        let heading = ["Name", "Package", "Version", "Installed", "Reason", "Message", "Upgrade"];
+        main.push_str(&table("PlatformOperators", &heading, rows, "There are none."));
     }
     // Clusters without the kind have no such table.
     if let Ok(extensions) = cluster.extensions(None).await {
-        let rows = extension::lines(&extensions).iter().map(extension_row).collect();
+        let lines = extension::lines(&extensions);
+        let rows = lines.iter().map(|line| extension_row(line, &mut said)).collect();
         let heading = ["Name", "Package", "Version", "Settled", "Reason", "Message"];
         main.push_str(&table("ClusterExtensions", &heading, rows, "There are none."));
     }
     Ok(page("Installed bundles", "./", true, &main))
 }
 
-fn extension_row(line: &Value) -> Vec<Cell> {
+/// The one sentence that somebody looks for who looks again.
+fn summary(all: usize, unready: usize, plans: usize) -> String {
+    let state = match (all, unready) {
+        (0, _) => String::new(),
+        (_, 0) => ", all of them ready".to_owned(),
+        (_, unready) => format!(", {unready} not ready"),
+    };
+    let plans = match plans {
+        0 => String::new(),
+        1 => "; 1 Plan waits for an answer".to_owned(),
+        plans => format!("; {plans} Plans wait for an answer"),
+    };
+    format!("{}{state}{plans}", count(all, "BundleDeployment"))
+}
+
+fn deployment_row(line: &Value, said: &mut Said) -> Vec<Cell> {
+    let name = text(line, "name");
+    let suspended = if line["isSuspended"] == true { badge("suspended", false, false) } else { "".into() };
+    vec![
+        link(&format!("deployments/{name}"), name),
+        beside([condition(line, "ready", "Ready"), suspended]),
+        text(line, "reason").into(),
+        short(text(line, "source")),
+        said.once(text(line, "message")),
+    ]
+}
+
+fn operator_row(line: &Value, said: &mut Said) -> Vec<Cell> {
+    let name = text(line, "name");
+    let upgrade = ["upgradeAvailable", "upgradeUnknown"].into_iter().find_map(|key| line.get(key));
+    vec![
+        // Its BundleDeployment has its name.
+        link(&format!("deployments/{name}"), name),
+        text(line, "package").into(),
+        text(line, "version").into(),
+        condition(line, "installed", "Installed"),
+        text(line, "reason").into(),
+        said.once(text(line, "message")),
+        said.once(upgrade.map(|note| text(note, "message")).unwrap_or_default()),
+    ]
+}
+
+fn extension_row(line: &Value, said: &mut Said) -> Vec<Cell> {
     let settled = if line["isSettled"] == true { badge("Yes", true, false) } else { badge("No", false, true) };
     vec![
         text(line, "name").into(),
@@ -62,144 +102,8 @@ fn extension_row(line: &Value) -> Vec<Cell> {
         text(&line["installed"], "version").into(),
         settled,
         text(line, "reason").into(),
-        text(line, "message").into(),
+        said.once(text(line, "message")),
     ]
-}
-
-pub(super) async fn deployment(cluster: &Cluster, name: &str) -> Result<String, Failure> {
-    let deployment = cluster.existing(name).await?;
-    let tree = serde_json::to_value(tree::gather(cluster, &deployment).await?).unwrap_or_default();
-    // Who may not list events sees the rest.
-    let events = cluster.events(name).await;
-    let state = if tree["ready"] == true { badge("Ready", true, false) } else { badge("Not ready", false, true) };
-    let Cell::Html(state) = state else { return Err(Failure::unknown("a badge is HTML")) };
-    let mut main = paragraph(&format!("{state} {}", escaped(text(&tree, "message"))));
-    let of = escaped(&source(&deployment.spec.template.spec.source));
-    main.push_str(&paragraph(&format!(r#"{of} <a href="{}/diff">Show what has drifted</a>"#, escaped(name))));
-    if deployment.spec.template.spec.provisioner_class_name == CLASS_REGISTRY {
-        main.push_str(&paragraph(&format!(r#"<a href="{}/examples">Show examples of its kinds</a>"#, escaped(name))));
-    }
-    for (list_name, said) in [("neededBy", "Needed by"), ("needs", "Needs")] {
-        let names: Vec<&str> = list(&tree, list_name).filter_map(Value::as_str).collect();
-        if !names.is_empty() {
-            main.push_str(&paragraph(&format!("{said} {}", escaped(&names.join(", ")))));
-        }
-    }
-    main.push_str(&tree_tables(&tree));
-    main.push_str(&conditions(&deployment));
-    main.push_str(&history(&deployment));
-    main.push_str(&match events {
-        Ok(events) => table(
-            "Events",
-            &["Last seen", "Reason", "Times", "Message"],
-            events.into_iter().map(event).collect(),
-            "There are none.",
-        ),
-        Err(error) => table("Events", &[], Vec::new(), &error.to_string()),
-    });
-    Ok(page(name, "../", true, &main))
-}
-
-fn tree_tables(tree: &Value) -> String {
-    let bundles = list(tree, "bundles").map(|bundle| {
-        let phase = text(bundle, "phase");
-        let active = if bundle["isActive"] == true { "installed" } else { "" };
-        vec![
-            text(bundle, "name").into(),
-            badge(phase, phase == "Unpacked", phase == "Failing"),
-            active.into(),
-            text(bundle, "source").into(),
-        ]
-    });
-    let objects = list(tree, "objects").map(|object| {
-        let health = text(object, "health");
-        vec![
-            text(object, "name").into(),
-            text(object, "kind").into(),
-            text(object, "namespace").into(),
-            badge(health, health == "Current", matches!(health, "Failed" | "NotFound" | "Unknown")),
-            text(object, "message").into(),
-        ]
-    });
-    let mut html = table("Bundles", &["Name", "Phase", "State", "Source"], bundles.collect(), "There are none yet.");
-    let heading = ["Name", "Kind", "Namespace", "Health", "Message"];
-    html.push_str(&table("Objects", &heading, objects.collect(), "Nothing is installed yet."));
-    for unknown in list(tree, "unknown") {
-        html.push_str(&paragraph(&escaped(unknown.as_str().unwrap_or_default())));
-    }
-    html
-}
-
-fn conditions(deployment: &BundleDeployment) -> String {
-    let found = deployment.status.iter().flat_map(|status| &status.conditions);
-    let rows = found.map(|found| {
-        let status = match found.status {
-            ConditionStatus::True => "True",
-            ConditionStatus::False => "False",
-            ConditionStatus::Unknown => "Unknown",
-        };
-        vec![found.type_.as_str().into(), status.into(), found.reason.as_str().into(), found.message.as_str().into()]
-    });
-    table("Conditions", &["Type", "Status", "Reason", "Message"], rows.collect(), "There are none yet.")
-}
-
-fn history(deployment: &BundleDeployment) -> String {
-    let all = revisions(deployment);
-    let current = installed(all).map(|revision| revision.revision);
-    let rows = all.iter().map(|revision| {
-        let is_failure = revision.result.is_failure();
-        let installed = if current == Some(revision.revision) { "installed" } else { "" };
-        vec![
-            revision.revision.to_string().into(),
-            badge(&format!("{:?}", revision.result), !is_failure, is_failure),
-            installed.into(),
-            revision.time.to_string().into(),
-            revision.bundle.clone().unwrap_or_default().into(),
-            revision.message.clone().into(),
-        ]
-    });
-    let heading = ["Revision", "Result", "State", "Since", "Bundle", "Message"];
-    table("History", &heading, rows.collect(), "There are no revisions yet.")
-}
-
-fn event(event: EventLine) -> Vec<Cell> {
-    vec![event.time.into(), event.reason.into(), event.count.to_string().into(), event.message.into()]
-}
-
-/// What has drifted. It is not asked for again by itself: each look is a dry run of every object.
-pub(super) async fn diff(
-    cluster: &Cluster,
-    name: &str,
-    certificates: Option<CertProvider>,
-    service: &ServiceArgs,
-) -> Result<String, Failure> {
-    let report = diff::drift(cluster, name, certificates, service).await?;
-    let rows = list(&report, "changes").map(|change| {
-        let action = text(change, "action");
-        let fields: Vec<String> = list(change, "fields").map(field).collect();
-        vec![
-            text(change, "name").into(),
-            text(change, "kind").into(),
-            text(change, "namespace").into(),
-            badge(action, action == "create", matches!(action, "delete" | "refuse")),
-            text(change, "reason").into(),
-            Cell::Html(format!("<pre>{}</pre>", fields.join("\n"))),
-        ]
-    });
-    let heading = ["Name", "Kind", "Namespace", "What the controller would do", "Why", "Fields"];
-    let unchanged = report["unchanged"].as_u64().unwrap_or_default();
-    let unknown = list(&report, "unknown").count();
-    let otherwise = if unknown == 0 {
-        format!("Nothing has drifted: {unchanged} objects are as the bundle has them.")
-    } else {
-        format!("{unchanged} objects are as the bundle has them. What else there is could not be compared.")
-    };
-    let mut main = format!(r#"<p><a href="../{name}">Back to {name}</a></p>"#, name = escaped(name));
-    main.push_str(&table("Differences", &heading, rows.collect(), &otherwise));
-    for remark in list(&report, "unknown").chain(list(&report, "remarks")) {
-        main.push_str(&paragraph(&escaped(remark.as_str().unwrap_or_default())));
-    }
-    Ok(page(&format!("Drift of {name}"), "../../", false, &main))
 }
 
 /// Objects of an operator's kinds, ready for `kubectl apply`.
@@ -219,14 +123,6 @@ pub(super) async fn examples(cluster: &Cluster, name: &str, service: &ServiceArg
         main.extend(["<h2>", &title, "</h2><pre>", &text, "</pre>"]);
     }
     Ok(page(&format!("Examples of {name}"), "../../", false, &main))
-}
-
-fn field(change: &Value) -> String {
-    let side = |sign: &str, key: &str| {
-        let value = change.get(key)?;
-        Some(escaped(&format!("{sign} {}: {value}", text(change, "path"))))
-    };
-    [side("-", "before"), side("+", "after")].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
 /// Why there is no page. `root` leads from it to the first one.
