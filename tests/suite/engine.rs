@@ -31,6 +31,7 @@ mod migration;
 mod missing_kinds;
 mod order;
 mod orphaning;
+mod overload;
 mod ownership;
 mod paused;
 mod pivot;
