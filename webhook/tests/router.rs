@@ -168,7 +168,8 @@ async fn a_bundle_is_not_made_of_mutable_config_maps() {
     let entries = json!([{"configMap": {"name": "m"}, "path": "../x"}, {"configMap": {"name": "missing"}}]);
     let question = request("CREATE", &Value::Null, &made_of("b", &entries));
     let text = "[bundle.spec.source.configmaps[0].path is invalid: \"../x\" is outside bundle root, \
-                bundle.spec.source.configmaps[0].configmap.name is invalid: configmap \"m\" is not immutable]";
+                bundle.spec.source.configmaps[0].configmap.name is invalid: configmap \"m\" is not immutable \
+                (kubectl patch configmap m --type=merge -p '{\"immutable\": true}')]";
     assert_eq!(ask(&known, BUNDLE_PATH, question.clone()).await, denied(403, text));
     let silent = Known { is_silent: true, ..known };
     let response = ask(&silent, BUNDLE_PATH, question).await;

@@ -248,7 +248,7 @@ fn an_existing_object_that_becomes_invalid_is_named() {
     assert_eq!(
         denial("UPDATE", NAME, &reason),
         "failed to validate safety of UPDATE for CRD \"dogs.example.com\" (NOTE: to disable this validation, set the \
-         \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\"): error validating existing CRs \
+         \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\" on the CRD): error validating existing CRs \
          against new CRD's schema for \"dogs.example.com\": existing custom object kennel/rex failed validation for \
          new schema version v1: [spec.x: Invalid value: spec.x in body should be at most 3 chars long, \
          spec.x: Invalid value: spec.x in body should match '^a']"

@@ -99,7 +99,7 @@ pub fn refusal<'a>(crd: &str, changes: impl IntoIterator<Item = &'a UnsafeChange
 
 /// The answer of the admission webhook that refuses `operation` (`UPDATE` or `CREATE`) for a reason that [`refusal`] gives.
 pub fn denial(operation: &str, crd: &str, reason: &str) -> String {
-    let switch = format!("set the {SAFE_UPGRADE_ANNOTATION:?} annotation to \"false\"");
+    let switch = format!("set the {SAFE_UPGRADE_ANNOTATION:?} annotation to \"false\" on the CRD");
     switched(operation, crd, &switch, reason)
 }
 

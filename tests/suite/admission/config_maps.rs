@@ -66,7 +66,10 @@ async fn deletion(client: &Client, target: &Target) -> Option<Denial> {
 }
 
 fn not_immutable(index: usize, name: &str) -> String {
-    format!("bundle.spec.source.configmaps[{index}].configmap.name is invalid: configmap \"{name}\" is not immutable")
+    format!(
+        "bundle.spec.source.configmaps[{index}].configmap.name is invalid: configmap \"{name}\" is not immutable \
+         (kubectl patch configmap {name} --type=merge -p '{{\"immutable\": true}}')"
+    )
 }
 
 #[tokio::test]

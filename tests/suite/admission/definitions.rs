@@ -57,7 +57,7 @@ impl Definition {
         let name = self.name();
         format!(
             "failed to validate safety of UPDATE for CRD \"{name}\" (NOTE: to disable this validation, set the \"{SWITCH}\" \
-             annotation to \"false\"): error validating existing CRs against new CRD's schema for \"{name}\": "
+             annotation to \"false\" on the CRD): error validating existing CRs against new CRD's schema for \"{name}\": "
         )
     }
 }

@@ -33,7 +33,7 @@ async fn an_upgrade_that_breaks_existing_objects_is_refused_until_they_are_mende
     let name = format!("gadgets.{group}");
     let begin = format!(
         "failed to validate safety of UPDATE for CRD \"{name}\" (NOTE: to disable this validation, set the \
-         \"{SWITCH}\" annotation to \"false\"): error validating existing CRs against new CRD's schema for \"{name}\": "
+         \"{SWITCH}\" annotation to \"false\" on the CRD): error validating existing CRs against new CRD's schema for \"{name}\": "
     );
     let message = case.refused("ErrorGettingReleaseState", &begin).await;
     for part in [

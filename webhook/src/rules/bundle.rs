@@ -95,7 +95,9 @@ fn check_source(bundle: &Value, mutable: &BTreeSet<String>) -> Result<(), Denial
         for (index, entry) in spec.source.config_maps.iter().flatten().enumerate() {
             if let Some(name) = entry.config_map.name.as_ref().filter(|name| mutable.contains(*name)) {
                 let field = format!("bundle.spec.source.configmaps[{index}].configmap.name");
-                texts.push(((index, 1), format!("{field} is invalid: configmap {name:?} is not immutable")));
+                let way_out = format!("kubectl patch configmap {name} --type=merge -p '{{\"immutable\": true}}'");
+                texts
+                    .push(((index, 1), format!("{field} is invalid: configmap {name:?} is not immutable ({way_out})")));
             }
         }
     }
@@ -228,7 +230,7 @@ mod tests {
         let create = |new: &Value| check(Change::Create { new }, &mutable).map_err(|denial| denial.to_string());
         let text = |index: usize, name: &str| {
             format!(
-                r#"bundle.spec.source.configmaps[{index}].configmap.name is invalid: configmap "{name}" is not immutable"#
+                r#"bundle.spec.source.configmaps[{index}].configmap.name is invalid: configmap "{name}" is not immutable (kubectl patch configmap {name} --type=merge -p '{{"immutable": true}}')"#
             )
         };
         let outside = r#"bundle.spec.source.configmaps[1].path is invalid: "../x" is outside bundle root"#;

@@ -195,7 +195,7 @@ mod tests {
         let name = "as.example.com";
         let Ok(SchemaChange::Open { report, .. }) = compare(&old, &new) else { panic!("v1 is stored") };
         let start = "failed to validate safety of UPDATE for CRD \"as.example.com\" (NOTE: to disable this validation, set the \
-                     \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\"): ";
+                     \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\" on the CRD): ";
         let text = denial(name, report.errors()).unwrap();
         assert_eq!(
             text,

@@ -23,7 +23,7 @@ fn of_definition(old: &Value, new: &Value) -> Value {
 }
 
 const START: &str = "failed to validate safety of UPDATE for CRD \"as.example.com\" (NOTE: to disable this validation, set the \
-                     \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\"): ";
+                     \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\" on the CRD): ";
 
 fn object(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"namespace": "n", "name": name}, "spec": spec})

@@ -102,7 +102,8 @@ impl<'a> Endpoint<'a> {
         {
             let registry = self.place.reference.resolve_registry();
             *hint = format!(
-                " (it does not speak TLS: if it is meant not to, start this program with --plain-http-registry={registry})"
+                " (it does not speak TLS: if it is meant not to, add --plain-http-registry={registry} to the arguments of this program, in a \
+                 cluster of Deployment core, for catalogs of platform-operators-controller-manager)"
             );
         }
         error

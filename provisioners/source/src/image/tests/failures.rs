@@ -120,7 +120,8 @@ async fn a_registry_without_tls_is_told_with_the_flag_that_speaks_to_it() {
     let error = refusal(options(&[]), &host).await;
     assert_eq!(error.class(), Class::Unavailable);
     let words = format!(
-        "no answer from {host} (it does not speak TLS: if it is meant not to, start this program with --plain-http-registry={host})"
+        "no answer from {host} (it does not speak TLS: if it is meant not to, add --plain-http-registry={host} to the arguments of this \
+         program, in a cluster of Deployment core, for catalogs of platform-operators-controller-manager)"
     );
     assert!(error.to_string().ends_with(&words), "{error}");
     // Where it is not the registry that was named, another flag would not help.
