@@ -20,7 +20,7 @@ const TEXT_BYTES: usize = 200;
 /// Deployments that are made at once.
 const AT_ONCE: usize = 8;
 /// Until threads that wait for more work have ended and connections have gone quiet.
-const REST: Duration = Duration::from_secs(5);
+pub(crate) const REST: Duration = Duration::from_secs(5);
 /// What an idle controller may hold.
 const IDLE_MEBIBYTES: f64 = 24.0;
 

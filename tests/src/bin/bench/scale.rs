@@ -42,6 +42,8 @@ const SIZES: [usize; 3] = [1, 20, 100];
 const MANY: usize = 100;
 /// Resident memory of the controller with a thousand deployments.
 const MEBIBYTES: f64 = 64.0;
+/// Requests for one deployment.
+const REQUESTS: f64 = 14.0;
 
 /// How much is measured.
 #[derive(Clone, Copy)]
@@ -124,10 +126,17 @@ async fn grow(site: &Site, count: usize) -> Result<(Fleet, Vec<Row>)> {
         unit: Unit::Seconds,
         target: is_many.then_some(Target::AtMost(2.0 * writes.as_secs_f64())),
         note: format!(
-            "2 x the same writes by a bare client, {:.2} s; its objects alone {:.2} s; {requests:.0} requests each; {usage}",
+            "2 x the same writes by a bare client, {:.2} s; its objects alone {:.2} s; {usage}",
             writes.as_secs_f64(),
             floor.as_secs_f64()
         ),
+    };
+    let asked = Row {
+        what: format!("requests, install {count} x {OBJECTS}, each"),
+        measured: requests,
+        unit: Unit::Count,
+        target: is_many.then_some(Target::AtMost(REQUESTS)),
+        note: format!("{OBJECTS} of them are its objects"),
     };
     let memory = Row {
         what: format!("memory, {count} x {OBJECTS}"),
@@ -149,5 +158,5 @@ async fn grow(site: &Site, count: usize) -> Result<(Fleet, Vec<Row>)> {
             floor.as_secs_f64()
         ),
     };
-    Ok((fleet, vec![install, memory, upgrade]))
+    Ok((fleet, vec![install, asked, memory, upgrade]))
 }

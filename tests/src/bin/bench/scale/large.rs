@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::floor;
 use super::site::{Site, Usage};
 use crate::created;
+use crate::memory;
 use crate::report::{Row, Target, Unit};
 
 /// Sizes before the largest, which the caller chooses.
@@ -22,8 +23,9 @@ const TEXT_BYTES: usize = 200;
 /// CRDs of one bundle, and the text in each.
 const DEFINITIONS: usize = 20;
 const DEFINITION_BYTES: usize = 600 << 10;
-/// Resident memory of the controller with the largest.
+/// Resident memory of the controller with the largest, and when it is gone.
 const MEBIBYTES: f64 = 128.0;
+const MEBIBYTES_AFTERWARDS: f64 = 64.0;
 /// Longest wait for an upgrade or a deletion.
 const PATIENCE: Duration = Duration::from_mins(5);
 
@@ -39,8 +41,21 @@ pub async fn measure(site: &Site, largest: usize) -> Result<Vec<Row>> {
         target: Some(Target::AtMost(MEBIBYTES)),
         note: "peak of resident memory since the restart".to_owned(),
     });
+    rows.push(afterwards(site, largest).await?);
     rows.push(definitions(site).await?);
     Ok(rows)
+}
+
+/// What the controller still holds when the largest is deleted.
+async fn afterwards(site: &Site, largest: usize) -> Result<Row> {
+    tokio::time::sleep(memory::REST).await;
+    Ok(Row {
+        what: format!("memory, 1 x {largest}, afterwards"),
+        measured: memory::status(&site.world, "VmRSS")?,
+        unit: Unit::Mebibytes,
+        target: Some(Target::AtMost(MEBIBYTES_AFTERWARDS)),
+        note: format!("resident, of which {:.1} MiB of its own", memory::status(&site.world, "RssAnon")?),
+    })
 }
 
 /// Installs a bundle of so many ConfigMaps, and upgrades it to one where one of them is otherwise.
