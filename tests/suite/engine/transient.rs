@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use axum::http::{Method, StatusCode};
+use kube::api::DynamicObject;
 use rukpak_tests::verbs::{Expected, Target};
 use rukpak_tests::world::SOON;
 use rukpak_tests::{Fault, Rule};
@@ -43,7 +44,7 @@ async fn an_upgrade_goes_on_through_a_webhook_that_is_away_for_a_moment() {
     .await;
     case.change("v2", &version(2)).await;
     // Whichever comes first.
-    let is_decided = |object: &kube::api::DynamicObject| {
+    let is_decided = |object: &DynamicObject| {
         Expected::is_false("Installed", "UpgradeFailed").met_by(object)
             || object.data["status"]["activeBundle"] != active
                 && Expected::is_true("Installed", "InstallationSucceeded").met_by(object)
@@ -106,6 +107,30 @@ async fn an_upgrade_goes_on_when_the_controller_is_unknown_for_a_moment() {
     let workload = case.get(&target).await.unwrap();
     assert_eq!(workload.data.pointer(IMAGE), Some(&json!(image(2))));
     assert_eq!(workload.metadata.generation, Some(before + 1), "it went forward, and never back");
+}
+
+/// The last of the refusals is answered to a write after which nothing changes any more.
+#[tokio::test]
+async fn the_webhook_may_list_new_kinds_though_its_role_could_not_be_written_for_a_while() {
+    let (world, proxy) = (worlds::troubled().await, worlds::proxy().await);
+    let case = Case::in_world(world, "role").await;
+    let (crd, group) = definition("role");
+    let role = Target::cluster("rbac.authorization.k8s.io/v1", "ClusterRole", "rukpak-webhook-objects");
+    let turn = worlds::PROXY.lock().await;
+    let begin = world.controller.log().len();
+    let broken = Fault::Status(StatusCode::INTERNAL_SERVER_ERROR, String::new());
+    proxy.add(Rule::on("/clusterroles/rukpak-webhook-objects", broken).method(Method::PATCH).times(6));
+    case.install(&[crd]).await;
+    let is_listed = |object: Option<&DynamicObject>| {
+        object.is_some_and(|role| role.data["rules"].to_string().contains(&format!("\"{group}\"")))
+    };
+    case.until(&role, "a rule for the new kind", is_listed).await;
+    proxy.mend();
+    drop(turn);
+    let told = world.controller.log()[begin..].matches("ClusterRole; trying again").count();
+    assert_eq!(told, 1, "one line, however often it is tried");
+    case.delete(&case.target()).await;
+    case.until_gone(&definition_target(&group)).await;
 }
 
 /// The mend of an upgrade that hangs follows it at once: the old version does not run for a moment between the two.

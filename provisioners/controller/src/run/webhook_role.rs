@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
+use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
@@ -20,6 +21,9 @@ use rukpak_format::BUILT_IN_GROUPS;
 use rukpak_runtime::api;
 use rukpak_runtime::status::WrittenVersions;
 use serde_json::json;
+
+/// Until a write that failed is tried again: nothing need change by which it would be.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Whether a group with a dot is Kubernetes' own: a rule about a CRD of that name would grant what it is not about.
 fn is_built_in(group: &str) -> bool {
@@ -58,6 +62,7 @@ pub(super) async fn follow(name: String, client: Client) -> &'static str {
                 Ok(sight) => role.see(sight),
                 Err(error) => tracing::debug!(%error, "watch over the webhook's ClusterRole interrupted; resuming"),
             },
+            () = tokio::time::sleep(PAUSE), if role.is_failing => {}
         }
         if let Some(names) = &names {
             role.keep(&cluster_roles, &rules(names)).await;
@@ -72,6 +77,8 @@ struct Role {
     known: Option<ClusterRole>,
     /// Our last write, until the watch shows it.
     written: WrittenVersions,
+    /// Whether the last write failed.
+    is_failing: bool,
 }
 
 impl Role {
@@ -92,15 +99,22 @@ impl Role {
         self.known = Some(role);
     }
 
-    /// Writes the rules where they are others. What fails is tried again when something changes.
+    /// Writes the rules where they are others. What fails is told once, until it succeeds.
     async fn keep(&mut self, cluster_roles: &Api<ClusterRole>, rules: &[PolicyRule]) {
         let mut done = self.write(cluster_roles, rules).await;
         if done.as_ref().is_err_and(api::Error::is_conflict) {
             tracing::debug!(role = self.name, "write conflict; reading the object again");
             done = self.rewrite(cluster_roles, rules).await;
         }
-        if let Err(error) = done {
-            tracing::warn!(role = self.name, %error, "cannot write the rules of the webhook's ClusterRole");
+        let was_failing = std::mem::replace(&mut self.is_failing, done.is_err());
+        match done {
+            Err(error) if was_failing => {
+                tracing::debug!(role = self.name, %error, "still cannot write the rules of the webhook's ClusterRole");
+            }
+            Err(error) => {
+                tracing::warn!(role = self.name, %error, "cannot write the rules of the webhook's ClusterRole; trying again");
+            }
+            Ok(()) => {}
         }
     }
 
