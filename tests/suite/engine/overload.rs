@@ -141,7 +141,7 @@ impl Fleet<'_> {
     }
 
     /// Fails unless every object of `count` deployments is there, and as it is declared.
-    async fn is_right(&self, count: usize) {
+    async fn assert_right(&self, count: usize) {
         let labels = "core.rukpak.io/owner-kind=BundleDeployment";
         let objects = verbs::list(&self.client, "v1", "ConfigMap", labels).await.expect("a list");
         assert_eq!(objects.len(), count * OBJECTS);
@@ -204,7 +204,7 @@ async fn lives_with_a_control_plane_that_has_no_cpu_time_left() {
     for index in 0..=DEPLOYMENTS {
         until(&fleet.client, &Fleet::name(index), Expected::is_true("Ready", "Succeeded")).await;
     }
-    fleet.is_right(DEPLOYMENTS + 1).await;
+    fleet.assert_right(DEPLOYMENTS + 1).await;
     for program in programs {
         program.wait_ready().await.unwrap_or_else(|error| panic!("{error:#}"));
     }
