@@ -71,7 +71,7 @@ bench: tools ## Measure speed and memory against a bare client, the kept run and
 	cargo build --workspace --bins --release
 	$(programs)/release/bench --baseline $(figures) $(if $(KEEP),--keep $(figures))
 
-flames: tools ## Draw flame graphs of the controller: many installations, a large one, a restart (into target/flame)
+flames: tools ## Draw flame graphs of the controller, and profile the API server: many installations, a large one, a restart (into target/flame)
 	@tests/tools/flame.sh
 
 crds: packages ## Generate the CRDs from the types, and render the manifests (needs kubectl or kustomize)

@@ -46,7 +46,7 @@ struct Arguments {
     /// How long the controller is watched doing nothing
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     idle: u64,
-    /// Keep stacks of the controller for flame graphs in this folder (`tests/tools/flame.sh`)
+    /// Keep stacks of the controller for flame graphs, and profiles of the API server, in this folder (`tests/tools/flame.sh`)
     #[arg(long, value_name = "FOLDER")]
     perf: Option<PathBuf>,
     /// Print one JSON document in place of the table

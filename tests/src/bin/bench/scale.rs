@@ -8,7 +8,7 @@
 //! chatty       a custom resource that reports every second
 //! large        one bundle of many objects, and one of large CRDs
 //! prices       what one request of each kind costs the API server
-//! profile      stacks of the controller, for flame graphs
+//! profile      stacks of the controller, for flame graphs, and the API server's profile
 //! neighbours   one image for many; small installations beside what holds others up
 //! unlistable   the same beside deployments whose kind cannot be listed
 //! webhook      admission reviews, as fast as they are answered
@@ -116,7 +116,7 @@ async fn grow(site: &Site, count: usize) -> Result<(Fleet, Vec<Row>)> {
     let floor = floor::apply(site, count * OBJECTS).await?;
     let recording = site.record(&format!("install-{count}"))?;
     let (time, usage) = fleet.install(site).await?;
-    recording.end()?;
+    recording.end().await?;
     let is_many = count >= MANY;
     let writes = fleet.bare(site).await?;
     let requests = usage.requests() / number(count);
@@ -146,7 +146,9 @@ async fn grow(site: &Site, count: usize) -> Result<(Fleet, Vec<Row>)> {
         note: "peak of resident memory so far".to_owned(),
     };
     let floor = floor::apply(site, count).await?;
+    let recording = site.record(&format!("upgrade-{count}"))?;
     let (time, usage) = fleet.upgrade(site).await?;
+    recording.end().await?;
     let requests = usage.requests() / number(count);
     let upgrade = Row {
         what: format!("upgrade {count} x {OBJECTS}, one object changes"),

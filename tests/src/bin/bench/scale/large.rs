@@ -72,7 +72,7 @@ async fn config_maps(site: &Site, objects: usize) -> Result<Vec<Row>> {
     let (before, recording) = (site.usage().await?, site.record(&format!("install-1x{objects}"))?);
     let installed = Expected::is_true("Installed", "InstallationSucceeded");
     let time = created::until(&site.admin, &world::deployment(&name, world::image(&one)), installed).await?;
-    recording.end()?;
+    recording.end().await?;
     let install = row(format!("install 1 x {objects}"), time, Some(floor), &site.usage().await?.since(&before));
     let before = site.usage().await?;
     let time = upgrade(site, &name, &two).await?;

@@ -103,7 +103,7 @@ async fn restart(site: &Site, fleet: &Fleet) -> Result<Vec<Row>> {
     let mut one = Fleet::push(site, 1).await?;
     one.install(site).await?;
     let installed = start.elapsed();
-    recording.end()?;
+    recording.end().await?;
     one.remove(site, DeleteParams::foreground()).await?;
     Ok(vec![Row {
         what: format!("restart with {} deployments, until a new one is installed", fleet.count()),

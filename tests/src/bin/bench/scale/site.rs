@@ -58,10 +58,10 @@ impl Site {
         Ok(Self { world, admin, account, namespace, ca, perf, _folder: folder })
     }
 
-    /// Samples the controller's stacks until the recording is ended.
+    /// Samples the controller's stacks until the recording is ended, and the API server's at its beginning.
     pub fn record(&self, name: &str) -> Result<Recording> {
         let pid = self.world.controller.pid().context("the controller does not run")?;
-        Recording::begin(self.perf.as_deref(), name, pid)
+        Recording::begin(self.perf.as_deref(), name, pid, &self.admin)
     }
 
     /// What was used so far.
