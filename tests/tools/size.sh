@@ -13,6 +13,15 @@ count() {
     END { print sums[kind] + 0 }' "${@:2}"
 }
 
+# Words of documents: all, of them those of generated pages, and those of code, commands and their output elsewhere.
+words() {
+  mapfile -t written < <(git ls-files -- '*.md' | grep -v '^docs/\(api\|flags\)\.md$')
+  all=$(git ls-files -- '*.md' | xargs cat | wc -w)
+  own=$(cat "${written[@]}" | wc -w)
+  code=$(awk 'FNR == 1 { on = 0 } /^ *```/ { on = !on; next } on { n += NF } END { print n + 0 }' "${written[@]}")
+  echo "$all, $((all - own)) of them generated, $code in commands and their output"
+}
+
 rust() { git ls-files -- "$@" | grep '\.rs$'; }
 
 echo "crate  product  doc comments  tests inside  tests beside"
@@ -32,7 +41,7 @@ cat <<END
 product lines                $(count product "${product[@]}")
 tests in and beside crates   $(($(count inline "${product[@]}") + $(count beside "${product[@]}")))
 test harness, suites         $(cat "${harness[@]}" | wc -l), $(cat "${suites[@]}" | wc -l)
-words of documents           $(git ls-files -- '*.md' | xargs cat | wc -w)
+words of documents           $(words)
 packages in Cargo.lock       $(grep -c '^\[\[package\]\]' Cargo.lock)
 flags of the servers         $(awk '/^## / { on = /Servers/ } on && /^\| `--/ { n++ } END { print n + 0 }' docs/flags.md)
 
