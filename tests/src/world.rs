@@ -19,6 +19,8 @@ use crate::{
 
 /// Longest wait for something that should be there in seconds: the machine may be slow, the suite runs in parallel.
 pub const SOON: Duration = Duration::from_mins(2);
+/// How many arenas the C library's allocator may have.
+const ARENAS: &str = "MALLOC_ARENA_MAX";
 /// User of the private servers.
 pub const USER: &str = "robot";
 /// Password of the private servers.
@@ -114,7 +116,10 @@ impl World {
             Some((url, ca_pem)) => Some(plane.kubeconfig_through(CONTROLLER_ACCOUNT, &url, ca_pem).await?),
             None => None,
         };
-        let options = ControllerOptions { arguments: flags, kubeconfig, ..ControllerOptions::default() };
+        // As the manifests have it, unless somebody compares.
+        let arenas = std::env::var(ARENAS).unwrap_or_else(|_| "2".to_owned());
+        let environment = vec![(ARENAS.to_owned(), arenas)];
+        let options = ControllerOptions { arguments: flags, environment, kubeconfig, ..ControllerOptions::default() };
         let controller = plane.start_controller(options).await?;
         webhook.wait_ready().await?;
         controller.wait_ready().await?;

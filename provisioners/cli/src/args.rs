@@ -273,6 +273,7 @@ pub enum Command {
     #[command(after_help = examples!(
         "rukpakctl ui              # open the URL that it prints; Ctrl-C ends it"
         "rukpakctl ui --port 8000"
+        "rukpakctl ui --allow-approval     # and answer Plans on it"
     ))]
     Ui(UiArgs),
     /// Print the completions for a shell

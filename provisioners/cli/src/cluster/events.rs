@@ -43,17 +43,17 @@ impl Cluster {
     /// The events of a BundleDeployment, the last one first.
     pub async fn events(&self, deployment: &str) -> Result<Vec<EventLine>, Error> {
         let selected = format!("involvedObject.kind=BundleDeployment,involvedObject.name={deployment}");
-        self.listed(Api::all(self.client.clone()), ListParams::default().fields(&selected)).await
+        self.event_lines(&Api::all(self.client.clone()), &ListParams::default().fields(&selected)).await
     }
 
     /// The warnings about objects in a namespace, the last one first.
     pub async fn warnings(&self, namespace: &str) -> Result<Vec<EventLine>, Error> {
         let selected = ListParams::default().fields("type=Warning").limit(LOOKED_AT);
-        self.listed(Api::namespaced(self.client.clone(), namespace), selected).await
+        self.event_lines(&Api::namespaced(self.client.clone(), namespace), &selected).await
     }
 
-    async fn listed(&self, events: Api<Event>, selected: ListParams) -> Result<Vec<EventLine>, Error> {
-        let mut found = events.list(&selected).await.map_err(|error| self.fault(error))?.items;
+    async fn event_lines(&self, events: &Api<Event>, selected: &ListParams) -> Result<Vec<EventLine>, Error> {
+        let mut found = events.list(selected).await.map_err(|error| self.fault(error))?.items;
         found.sort_by_key(|event| Reverse(last_seen(event)));
         Ok(found.into_iter().map(line).collect())
     }
