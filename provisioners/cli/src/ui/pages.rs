@@ -9,6 +9,8 @@ mod changes;
 mod deployment;
 mod plans;
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -24,11 +26,14 @@ use crate::output::documents;
 use crate::table::count;
 use crate::{examples, extension, status};
 
+/// What a page has said of each name. Of another one it is said again: a search may hide the first.
+type SaidOf = BTreeMap<String, Said>;
+
 /// All BundleDeployments, PlatformOperators and ClusterExtensions; what is not as it should be comes first.
 pub(super) async fn overview(cluster: &Cluster) -> Result<String, Failure> {
     let status = status::answer(cluster, None).await?;
     let plans = plans::waiting(cluster, None).await;
-    let mut said = Said::default();
+    let mut said = SaidOf::new();
     let mut lines: Vec<&Value> = list(&status, "bundleDeployments").collect();
     lines.sort_by_key(|line| text(line, "ready") == "True");
     let unready = lines.iter().filter(|line| text(line, "ready") != "True").count();
@@ -67,8 +72,9 @@ fn summary(all: usize, unready: usize, plans: usize) -> String {
     format!("{}{state}{plans}", count(all, "BundleDeployment"))
 }
 
-fn deployment_row(line: &Value, said: &mut Said) -> Vec<Cell> {
+fn deployment_row(line: &Value, said: &mut SaidOf) -> Vec<Cell> {
     let name = text(line, "name");
+    let said = said.entry(name.to_owned()).or_default();
     let suspended = if line["isSuspended"] == true { badge("suspended", false, false) } else { "".into() };
     vec![
         link(&format!("deployments/{name}"), name),
@@ -79,8 +85,9 @@ fn deployment_row(line: &Value, said: &mut Said) -> Vec<Cell> {
     ]
 }
 
-fn operator_row(line: &Value, said: &mut Said) -> Vec<Cell> {
+fn operator_row(line: &Value, said: &mut SaidOf) -> Vec<Cell> {
     let name = text(line, "name");
+    let said = said.entry(name.to_owned()).or_default();
     let upgrade = ["upgradeAvailable", "upgradeUnknown"].into_iter().find_map(|key| line.get(key));
     vec![
         // Its BundleDeployment has its name.
@@ -94,10 +101,12 @@ fn operator_row(line: &Value, said: &mut Said) -> Vec<Cell> {
     ]
 }
 
-fn extension_row(line: &Value, said: &mut Said) -> Vec<Cell> {
+fn extension_row(line: &Value, said: &mut SaidOf) -> Vec<Cell> {
+    let name = text(line, "name");
+    let said = said.entry(name.to_owned()).or_default();
     let settled = if line["isSettled"] == true { badge("Yes", true, false) } else { badge("No", false, true) };
     vec![
-        text(line, "name").into(),
+        name.into(),
         text(line, "package").into(),
         text(&line["installed"], "version").into(),
         settled,
