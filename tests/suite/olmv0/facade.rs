@@ -3,6 +3,7 @@
 mod approval;
 pub mod case;
 mod catalogs;
+mod clients;
 mod condition;
 mod deletion;
 mod forged;
@@ -12,6 +13,7 @@ mod health;
 mod install;
 mod operators;
 mod packages;
+mod procedures;
 mod rights;
 mod roles;
 pub mod world;

@@ -21,7 +21,7 @@ fn registered() -> Target {
 }
 
 /// Waits until the API server has the way to us.
-async fn until_served(case: &Case) -> DynamicObject {
+pub async fn until_served(case: &Case) -> DynamicObject {
     let is_available =
         |object: &DynamicObject| condition(object, "Available").is_some_and(|available| available["status"] == "True");
     case.until_object(&registered(), "it is available", is_available).await
