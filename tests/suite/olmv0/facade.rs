@@ -10,6 +10,7 @@ mod forged;
 mod gate;
 mod groups;
 mod health;
+mod hostile;
 mod install;
 mod operators;
 mod packages;

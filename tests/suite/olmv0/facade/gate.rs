@@ -51,6 +51,31 @@ async fn nothing_is_touched_before_olm_is_stopped() {
     verbs::await_object(&client, &target, "a status", SOON, is_read).await.expect("it is ours again");
 }
 
+/// The program goes on running, and says what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_version_by_which_olm_installs_itself_holds_us_up_unless_we_are_told_to_take_over() {
+    let version = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": "packageserver", "namespace": GLOBAL},
+        "spec": {"displayName": "Package Server", "install": {"strategy": "deployment", "spec": {"deployments": []}}}});
+    let source = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"name": "c", "namespace": GLOBAL}, "spec": {"sourceType": "grpc"}});
+    let world = World::beside(&[version, source]).await;
+    let client = world.admin().await;
+    let refusal = format!("OLM runs (ClusterServiceVersion packageserver in namespace {GLOBAL}");
+    world.manager.until_logged(0, &refusal).await.expect("it is said");
+    world.manager.until_logged(0, "or start with --olmv0=take-over").await.expect("so is the way out");
+    let target = Target::namespaced("operators.coreos.com/v1alpha1", "CatalogSource", GLOBAL, "c");
+    let is_left = |object: Option<&DynamicObject>| object.is_some_and(|object| object.data.get("status").is_none());
+    verbs::holds_for(&client, &target, "no status", Duration::from_secs(3), is_left).await.expect("it is OLM's");
+
+    world.manager.set_further_flags(&["--olmv0=take-over"]).expect("nobody panicked");
+    world.manager.restart().await.expect("it starts");
+    let is_ours = |object: Option<&DynamicObject>| {
+        object.is_some_and(|object| object.data["status"]["reason"] == "SpecInvalidError")
+    };
+    verbs::await_object(&client, &target, "a status", SOON, is_ours).await.expect("it is ours now");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_of_that_name_elsewhere_holds_nobody_up() {
     let case = Case::new("gate-name").await;

@@ -11,19 +11,29 @@ use crate::platform::packages;
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// A tenant with `edit` and `subscription-editor-role` in the namespace, and nothing else.
-async fn tenant(case: &Case) -> Client {
+/// Binds these ClusterRoles to a new user in the namespace, who may then do what `awaited` says.
+async fn bound(case: &Case, roles: &[&str], awaited: &Value) -> (String, Client) {
     let user = unique_name("tenant");
-    for role in ["edit", "subscription-editor-role"] {
-        let binding = json!({"apiVersion": RBAC, "kind": "RoleBinding",
-            "metadata": {"name": format!("{user}-{role}"), "namespace": case.space},
-            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "User", "name": user, "apiGroup": GROUP}]});
-        case.create(&binding).await;
+    for role in roles {
+        case.create(&binding(case, &user, role)).await;
     }
+    verbs::await_rules(&case.client, &user, Some(&case.space), awaited).await.expect("the rights come");
+    let client = case.world.plane.impersonating(&user, &[]).await.expect("the admin kubeconfig is good");
+    (user, client)
+}
+
+/// Binds a ClusterRole to a user in the namespace.
+fn binding(case: &Case, user: &str, role: &str) -> Value {
+    json!({"apiVersion": RBAC, "kind": "RoleBinding",
+        "metadata": {"name": format!("{user}-{role}"), "namespace": case.space},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "User", "name": user, "apiGroup": GROUP}]})
+}
+
+/// A tenant with `admin` and `subscription-editor-role` in the namespace, and nothing else.
+async fn tenant(case: &Case) -> Client {
     let rules = json!([{"apiGroups": ["operators.coreos.com"], "resources": ["subscriptions"], "verbs": ["create"]}]);
-    verbs::await_rules(&case.client, &user, Some(&case.space), &rules).await.expect("the rights come");
-    case.world.plane.impersonating(&user, &[]).await.expect("the admin kubeconfig is good")
+    bound(case, &["admin", "subscription-editor-role"], &rules).await.1
 }
 
 async fn refuses(client: &Client, object: &Value) {
@@ -129,15 +139,25 @@ async fn a_tenant_decides_neither_the_account_nor_the_catalog_nor_approves() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_view_a_namespace_reads_all_kinds_and_writes_none() {
     let case = Case::new("sa-view").await;
-    let user = unique_name("viewer");
-    let binding = json!({"apiVersion": RBAC, "kind": "RoleBinding",
-        "metadata": {"name": user, "namespace": case.space},
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"},
-        "subjects": [{"kind": "User", "name": user, "apiGroup": GROUP}]});
-    case.create(&binding).await;
     let kinds = ["catalogsources", "clusterserviceversions", "installplans", "operatorgroups", "subscriptions"];
     let rules = json!([{"apiGroups": ["operators.coreos.com"], "resources": kinds, "verbs": ["get", "list", "watch"]}]);
-    verbs::await_rules(&case.client, &user, Some(&case.space), &rules).await.expect("the rights come");
-    let viewer = case.world.plane.impersonating(&user, &[]).await.expect("the admin kubeconfig is good");
+    let (_, viewer) = bound(&case, &["view"], &rules).await;
     refuses(&viewer, &case.subscription(&json!({}))).await;
+}
+
+/// What is not theirs, nobody gives to themselves.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_admin_of_a_namespace_and_no_more_neither_subscribes_nor_lets_themselves() {
+    let case = Case::new("sa-admin").await;
+    let rules = json!([{"apiGroups": [GROUP], "resources": ["rolebindings"], "verbs": ["create"]}]);
+    let (user, admin) = bound(&case, &["admin"], &rules).await;
+    let plan = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "InstallPlan",
+        "metadata": {"name": "install-forged", "namespace": case.space},
+        "spec": {"clusterServiceVersionNames": ["x"], "approval": "Manual", "approved": true}});
+    for object in [case.subscription(&json!({})), case.group("mine", &json!({})), plan] {
+        refuses(&admin, &object).await;
+    }
+    for role in ["subscription-editor-role", "installplan-approver-role", "operatorgroup-editor-role"] {
+        refuses(&admin, &binding(&case, &user, role)).await;
+    }
 }
