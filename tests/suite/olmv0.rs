@@ -9,5 +9,6 @@ mod facade;
 mod forward;
 mod kills;
 mod many;
+mod pages;
 mod refusals;
 mod world;

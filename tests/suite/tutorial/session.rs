@@ -159,7 +159,7 @@ fn patience(command: &str) -> Duration {
     if words[0] == "kubectl" && words.contains(&"wait") {
         PATIENCE
     } else if words.contains(&"get")
-        || ["diff", "extension", "status", "tree", "history", "why"].contains(words.get(1).unwrap_or(&""))
+        || ["diff", "extension", "migrate", "status", "tree", "history", "why"].contains(words.get(1).unwrap_or(&""))
     {
         SETTLED
     } else {
