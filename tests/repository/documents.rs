@@ -245,6 +245,54 @@ fn the_page_of_olm_v1_names_tests_that_exist() {
     assert_tests_exist(&read("docs/olmv1.md"));
 }
 
+/// The name of the module that a file is; its tests may be in a file of their own.
+fn module(path: &str) -> &str {
+    let stem = path.strip_suffix(".rs").unwrap_or(path);
+    let stem = stem.strip_suffix("/tests").unwrap_or(stem);
+    stem.rsplit('/').next().unwrap_or(stem)
+}
+
+/// Numbers as the list of points has them: `1, 2, 5-8`.
+fn points(text: &str) -> Vec<u32> {
+    let number = |text: &str| text.trim().parse::<u32>().unwrap_or_else(|error| panic!("{text:?}: {error}"));
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        number(first)..=number(last)
+    };
+    text.split(',').flat_map(range).collect()
+}
+
+#[test]
+fn every_point_of_olm_v0_names_a_test_that_exists_or_says_what_differs() {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"])
+        .current_dir(workspace_folder())
+        .output();
+    let files = String::from_utf8(listed.expect("git runs").stdout).expect("names are UTF-8");
+    let files = files.lines().filter(|name| workspace_folder().join(name).is_file());
+    let sources: Vec<(&str, String)> = files.map(|name| (module(name), read(name))).collect();
+    let is_there = |wanted: &str, name: &str| {
+        sources.iter().any(|(module, source)| *module == wanted && source.contains(&format!("fn {name}(")))
+    };
+
+    let page = read("docs/olmv0.md");
+    let list = page.split("## Point by point").nth(1).expect("the page has the section");
+    let row = Regex::new(r"(?m)^\| ([\d, -]+) \| .* \| (.*) \| (.*) \|$").expect("a good pattern");
+    let path = Regex::new(r"`(\w+)::(\w+)`").expect("a good pattern");
+    let mut numbers = Vec::new();
+    for found in row.captures_iter(list) {
+        let (_, [text, here, tests]) = found.extract();
+        numbers.extend(points(text));
+        let named: Vec<[&str; 2]> = path.captures_iter(tests).map(|found| found.extract().1).collect();
+        assert!(!named.is_empty() || here.starts_with("differs"), "{text}: no test, and nothing differs");
+        for [module, name] in named {
+            assert!(is_there(module, name), "{text}: there is no test {module}::{name}");
+        }
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=170).collect::<Vec<u32>>(), "each point is there once");
+}
+
 /// `make reproductions` runs the tests that the page names, and its table says which small world finds the same.
 #[test]
 fn reproductions_name_tests_and_worlds_that_exist() {

@@ -14,6 +14,7 @@ mod hostile;
 mod install;
 mod operators;
 mod packages;
+mod points;
 mod procedures;
 mod rights;
 mod roles;

@@ -1,4 +1,4 @@
-//! `operator-sdk run bundle` and `bundle-upgrade`. The Pod that it makes, which serves the catalog, is a server of ours.
+//! `operator-sdk run bundle`, `bundle-upgrade` and `cleanup`. The Pod that it makes, which serves the catalog, is a server of ours.
 
 use std::time::Duration;
 
@@ -6,9 +6,11 @@ use rukpak_tests::{CatalogServer, Documents};
 use serde_json::{Value, json};
 
 use super::super::case::Case;
-use super::{Program, V1, V1ALPHA1, catalog_source, operator_group, subscription, text};
+use super::{DEFINITIONS, Program, V1, V1ALPHA1, catalog_source, operator_group, subscription, text};
 
 const POLL: Duration = Duration::from_millis(200);
+/// The OperatorGroup that it makes.
+const GROUP: &str = "operator-sdk-og";
 const ANNOTATIONS: &str = "operators.operatorframework.io";
 
 /// The catalog that it makes for a package.
@@ -62,7 +64,7 @@ async fn runs(program: &Program<'_>, case: &Case, images: &[String]) -> CatalogS
 
     let groups = program.all(V1, "operatorgroups");
     assert_eq!(program.lists(&groups).await, Vec::<Value>::new());
-    program.creates(&groups, &operator_group((program.space, "operator-sdk-og"))).await;
+    program.creates(&groups, &operator_group((program.space, GROUP))).await;
     let csv = case.csv_name("1.0.0");
     let spec = json!({"source": catalog, "sourceNamespace": program.space, "name": case.package, "channel": "stable",
         "startingCSV": csv, "installPlanApproval": "Manual"});
@@ -73,8 +75,26 @@ async fn runs(program: &Program<'_>, case: &Case, images: &[String]) -> CatalogS
     server
 }
 
+/// `cleanup`: Subscription, CustomResourceDefinitions, ClusterServiceVersion, CatalogSource, each of which has to be gone before the next,
+/// and the OperatorGroup.
+async fn cleans_up(program: &Program<'_>, package: &str) {
+    let subscribed = program.subscription(package).await;
+    let csv = program.one(V1ALPHA1, "clusterserviceversions", text(&subscribed, "/status/installedCSV"));
+    let there = program.finds(&csv).await.unwrap_or_default();
+    let required = there["status"]["requirementStatus"].as_array().cloned().unwrap_or_default();
+    let definitions = required.iter().filter(|one| one["kind"] == "CustomResourceDefinition");
+    let mut paths = vec![program.one(V1ALPHA1, "subscriptions", text(&subscribed, "/metadata/name"))];
+    paths.extend(definitions.map(|one| format!("{DEFINITIONS}/{}", text(one, "/name"))));
+    paths.extend([csv, program.one(V1ALPHA1, "catalogsources", text(&subscribed, "/spec/source"))]);
+    for path in paths {
+        program.ends(&path).await;
+    }
+    assert!(program.lists(&program.all(V1ALPHA1, "subscriptions")).await.is_empty());
+    program.ends(&program.one(V1, "operatorgroups", GROUP)).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_is_run_and_upgraded_by_another_server() {
+async fn a_bundle_is_run_upgraded_by_another_server_and_cleaned_up() {
     let case = Case::new("sdk-run").await;
     let program = Program::new(&case, POLL);
     let images = case.push(&["1.0.0", "1.1.0"]).await;
@@ -93,4 +113,10 @@ async fn a_bundle_is_run_and_upgraded_by_another_server() {
     let csv = succeeds(&program, &subscribed, &case.csv_name("1.1.0")).await;
     assert_eq!(text(&csv, "/spec/replaces"), case.csv_name("1.0.0"));
     case.until_gone(&case.csv("1.0.0")).await;
+
+    // CustomResourceDefinitions that are deleted before the version are made again at once, and the program waits in vain.
+    case.types(&format!("kubectl -n {} delete csv {}", case.space, case.csv_name("1.1.0"))).await;
+    case.until_gone(&case.target()).await;
+    cleans_up(&program, &case.package).await;
+    assert!(case.find(&case.csv("1.1.0")).await.is_none());
 }
