@@ -73,6 +73,12 @@ async fn targets_reach_the_operator() {
     })
     .await;
     case.until_succeeded("1.0.0").await;
+
+    let csv = case.csv("1.0.0");
+    let all = verbs::list(&case.client, &csv.api_version, &csv.kind, "").await.expect("a list");
+    let named = all.iter().filter(|other| other.metadata.name.as_ref() == Some(&csv.name));
+    let spaces: Vec<_> = named.map(|other| other.metadata.namespace.as_deref()).collect();
+    assert_eq!(spaces, [Some(case.space.as_str())], "it is copied nowhere");
 }
 
 #[tokio::test(flavor = "multi_thread")]
