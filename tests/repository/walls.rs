@@ -60,7 +60,16 @@ const WALLS: [Wall; 9] = [
                     SUBSCRIBER,
                 ],
             ),
-            ("approve their InstallPlans", &[SUBSCRIBER]),
+            (
+                "approve their InstallPlans",
+                &[
+                    SUBSCRIBER,
+                    (
+                        "tests/suite/olmv0/facade/rights.rs",
+                        "who_is_admin_of_a_namespace_and_no_more_neither_subscribes_nor_lets_themselves",
+                    ),
+                ],
+            ),
         ],
     },
     Wall {

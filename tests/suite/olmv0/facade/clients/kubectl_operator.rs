@@ -60,8 +60,8 @@ async fn completes(program: &Program<'_>, plan: &str) -> Value {
     let path = program.one(V1ALPHA1, "installplans", plan);
     let plan = program.awaits(&path, "Complete", |plan| text(plan, "/status/phase") == "Complete").await;
     let steps = plan["status"]["plan"].as_array().expect("steps");
-    let versions = steps.iter().filter(|step| step["resource"]["kind"] == "ClusterServiceVersion");
-    let name = text(versions.last().expect("one of them"), "/resource/name");
+    let version = steps.iter().rfind(|step| step["resource"]["kind"] == "ClusterServiceVersion");
+    let name = text(version.expect("one of them"), "/resource/name");
     program.reads(&program.one(V1ALPHA1, "clusterserviceversions", name)).await
 }
 
@@ -71,6 +71,14 @@ async fn upgrades(program: &Program<'_>, package: &str) -> Value {
     let (current, installed) = (text(&subscribed, "/status/currentCSV"), text(&subscribed, "/status/installedCSV"));
     assert_ne!(current, installed, "the program would say that it is at the latest version");
     completes(program, text(&subscribed, "/status/installPlanRef/name")).await
+}
+
+/// Where it is, `upgrade` says that the operator is at the latest version.
+async fn is_at_latest(program: &Program<'_>, package: &str, csv: &str) {
+    let path = program.one(V1ALPHA1, "subscriptions", package);
+    let is_latest =
+        |found: &Value| text(found, "/status/installedCSV") == csv && text(found, "/status/currentCSV") == csv;
+    program.awaits(&path, csv, is_latest).await;
 }
 
 /// `uninstall --operand-strategy=delete --delete-operator-groups`.
@@ -108,9 +116,8 @@ async fn a_package_is_offered_installed_upgraded_and_uninstalled() {
     is_listed(&program, &case.package).await;
     let csv = installs(&program, &case.package, "1.0.0").await;
     assert_eq!(text(&csv, "/metadata/name"), case.csv_name("1.0.0"));
+    is_at_latest(&program, &case.package, &case.csv_name("1.0.0")).await;
     case.until_succeeded("1.0.0").await;
-    let subscribed = program.subscription(&case.package).await;
-    assert_eq!(subscribed["status"]["installedCSV"], subscribed["status"]["currentCSV"], "it is at the latest version");
 
     let image = case.catalog(&["1.0.0", "1.1.0"]).await;
     let source = Target::namespaced("operators.coreos.com/v1alpha1", "CatalogSource", &case.space, &case.package);
@@ -118,6 +125,7 @@ async fn a_package_is_offered_installed_upgraded_and_uninstalled() {
     case.until_planned("1.1.0", "RequiresApproval").await;
     let csv = upgrades(&program, &case.package).await;
     assert_eq!(text(&csv, "/metadata/name"), case.csv_name("1.1.0"));
+    is_at_latest(&program, &case.package, &case.csv_name("1.1.0")).await;
     case.until_succeeded("1.1.0").await;
     case.until_gone(&case.csv("1.0.0")).await;
 
