@@ -118,9 +118,16 @@ async fn follow(subscription: &Subscription, context: &Context) -> Followed {
 
 /// Whether somebody has deleted what was installed: it is not made anew before its InstallPlan is deleted, too.
 fn is_uninstalled(subscription: &Subscription, context: &Context) -> bool {
-    let referenced = subscription.status.as_ref().and_then(|status| status.install_plan_ref.as_ref());
     let plans = within(&context.plans, &subscription.namespace().unwrap_or_default());
-    referenced.is_some_and(|referenced| plans.iter().any(|plan| plan.uid().as_ref() == Some(&referenced.uid)))
+    let referenced = subscription.status.as_ref().and_then(|status| status.install_plan_ref.as_ref());
+    plans.iter().any(|plan| match referenced {
+        Some(referenced) => plan.uid().as_ref() == Some(&referenced.uid),
+        // It was deleted before anybody told of the InstallPlan, as it may be while nobody is there.
+        None => {
+            plan.spec.approved
+                && plan.owner_references().iter().any(|owner| Some(&owner.uid) == subscription.uid().as_ref())
+        }
+    })
 }
 
 /// The bundle that the BundleDeployment is to install: what it installs already while that goes on, else what the catalog leads to.

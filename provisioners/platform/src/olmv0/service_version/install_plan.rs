@@ -126,8 +126,16 @@ pub(super) struct About<'a> {
 pub(super) fn status(plan: &InstallPlan, about: &About<'_>, now: Timestamp) -> InstallPlanStatus {
     let old = plan.status.clone().unwrap_or_default();
     let seen = about.seen;
-    if plan.spec.cluster_service_version_names.first() != Some(&seen.wanted.name) && !old.phase.is_empty() {
-        return old;
+    let is_of = |name: &String| plan.spec.cluster_service_version_names.first() == Some(name);
+    if !is_of(&seen.wanted.name) {
+        // The next step may be taken before anybody has told that this one is done.
+        let is_open = matches!(old.phase.as_str(), "" | "Installing");
+        if is_open && plan.spec.approved && seen.active.as_ref().is_some_and(|active| is_of(&active.name)) {
+            return completed(old, &seen.stage, now);
+        }
+        if !old.phase.is_empty() {
+            return old;
+        }
     }
     let (phase, message) = match &seen.stage {
         _ if !plan.spec.approved => ("RequiresApproval", about.question.map(summary).unwrap_or_default()),
@@ -158,6 +166,20 @@ pub(super) fn status(plan: &InstallPlan, about: &About<'_>, now: Timestamp) -> I
         attenuated_service_account_ref: about.group.and_then(|group| account(plan, group)),
         start_time: old.start_time.or(Some(now).filter(|_| plan.spec.approved)),
         message: message.chars().take(4096).collect(),
+    }
+}
+
+/// The status of one whose version is installed, while another is wanted by now.
+fn completed(old: InstallPlanStatus, stage: &Stage, now: Timestamp) -> InstallPlanStatus {
+    let phase = "Complete";
+    let step = |step: Step| Step { status: "Created".to_owned(), ..step };
+    InstallPlanStatus {
+        phase: phase.to_owned(),
+        plan: old.plan.into_iter().map(step).collect(),
+        conditions: condition(phase, stage, &old.conditions, now).into_iter().collect(),
+        start_time: old.start_time.or(Some(now)),
+        message: String::new(),
+        ..old
     }
 }
 

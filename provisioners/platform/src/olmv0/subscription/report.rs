@@ -63,8 +63,11 @@ pub(super) fn status(view: &View<'_>, now: Timestamp) -> SubscriptionStatus {
     // What was installed and is deleted keeps its name: whoever wants it back deletes the InstallPlan.
     let planned = plan.and_then(|plan| plan.spec.cluster_service_version_names.first().cloned());
     let is_there = |name: &String| view.versions.contains(name);
-    let wanted = view.seen.map(|seen| seen.wanted.name.clone()).filter(|name| planned.is_some() || is_there(name));
-    let current = planned.filter(|_| view.seen.is_none_or(|seen| !seen.is_installed())).or(wanted).unwrap_or_default();
+    // An upgrade that was done before anybody looked, as after a restart, has no InstallPlan yet: told too early, it never gets one.
+    let is_known = |name: &String| planned.as_ref() == Some(name) || is_there(name);
+    let wanted = view.seen.map(|seen| seen.wanted.name.clone()).filter(is_known);
+    let under_way = planned.clone().filter(|_| view.seen.is_none_or(|seen| !seen.is_installed()));
+    let current = under_way.or(wanted).or(planned).unwrap_or_default();
     let active = view.seen.and_then(|seen| seen.active.as_ref()).map(|active| active.name.clone());
     let installed = Some(&current).filter(|name| is_there(name)).cloned();
     let installed = installed.or_else(|| active.filter(is_there)).unwrap_or_else(|| before(|old| &old.installed_csv));

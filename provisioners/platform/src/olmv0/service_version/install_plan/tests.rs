@@ -129,3 +129,29 @@ fn its_status_follows_the_installation() {
     done.status = Some(complete.clone());
     assert_eq!(told(&done, &seen(true, broken)), complete, "what is complete stays so");
 }
+
+/// The queue of Subscriptions may be ahead of that of BundleDeployments, as it is after a restart.
+#[test]
+fn one_whose_version_is_installed_is_complete_though_the_next_is_wanted() {
+    let body = made(&deployment("Automatic"), &seen(true, Stage::Succeeded), &[]).expect("it is made");
+    let subscription = subscription(Value::Null);
+    let next = Identity { name: "p.v2".to_owned(), ..Identity::default() };
+    let of = |active: Option<&str>| Seen {
+        active: active.map(|name| Identity { name: name.to_owned(), ..Identity::default() }),
+        wanted: next.clone(),
+        stage: Stage::Applying(String::new()),
+    };
+    let told = |active: Option<&str>, before: Option<&str>| {
+        let mut plan = (*plan(&body, true)).clone();
+        plan.status = before.map(|phase| InstallPlanStatus { phase: phase.to_owned(), ..InstallPlanStatus::default() });
+        let (seen, subscription) = (of(active), Some(&subscription));
+        let about = About { seen: &seen, failure: None, version: None, subscription, group: None, question: None };
+        status(&plan, &about, NOW)
+    };
+    for before in [None, Some(""), Some("Installing")] {
+        let done = told(Some("p.v1"), before);
+        assert_eq!((done.phase.as_str(), done.conditions[0].status), ("Complete", ConditionStatus::True), "{before:?}");
+    }
+    assert_eq!(told(Some("p.v0"), Some("Installing")).phase, "Installing", "it was overtaken");
+    assert_eq!(told(Some("p.v1"), Some("Failed")).phase, "Failed", "it has one fate");
+}

@@ -83,6 +83,21 @@ fn it_is_at_the_latest_known_as_soon_as_its_version_is_there() {
 }
 
 #[test]
+fn an_upgrade_that_nobody_saw_is_told_only_with_its_own_plan() {
+    let (subscription, sources) = (subscription(Value::Null), [source(ready())]);
+    let seen =
+        Seen { wanted: identity("2.0.0"), active: Some(identity("2.0.0")), stage: Stage::Applied(String::new()) };
+    let current = |version: &str, versions: &[&str]| {
+        let plan = Some(plan("install", version, "Complete"));
+        let versions = versions.iter().map(|version| format!("p.v{version}")).collect();
+        status(&View { seen: Some(&seen), plan, versions, ..view(&subscription, &sources) }, NOW).current_csv
+    };
+    assert_eq!(current("1.0.0", &["1.0.0"]), "p.v1.0.0", "it would pass for one whose InstallPlan was deleted");
+    assert_eq!(current("2.0.0", &["1.0.0"]), "p.v2.0.0");
+    assert_eq!(current("1.0.0", &["1.0.0", "2.0.0"]), "p.v2.0.0", "the InstallPlan was deleted");
+}
+
+#[test]
 fn what_was_deleted_stays_pending_with_its_plan() {
     let status_before = json!({"currentCSV": "p.v1.0.0", "installedCSV": "p.v1.0.0", "lastUpdated": "2026-01-01T00:00:00Z",
         "installPlanRef": {"name": "install-a", "uid": "install-a"}});
