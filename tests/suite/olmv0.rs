@@ -5,7 +5,7 @@ mod all;
 mod back;
 mod case;
 pub mod corpus;
-mod facade;
+pub mod facade;
 mod forward;
 mod kills;
 mod many;

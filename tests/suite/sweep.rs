@@ -4,6 +4,7 @@
 //! Some of the points by default, all of them with `SWEEP=all` (`make soak`).
 
 mod check;
+mod facade;
 mod fault;
 mod lease;
 mod operation;

@@ -66,7 +66,11 @@ impl Case {
 
     /// The same in the namespace of another case.
     pub async fn beside(prefix: &str, space: Option<&str>) -> Self {
-        let world = World::shared().await;
+        Self::within(World::shared().await, prefix, space).await
+    }
+
+    /// The same in another world.
+    pub async fn within(world: &'static World, prefix: &str, space: Option<&str>) -> Self {
         let client = world.admin().await;
         let package = verbs::unique_name(prefix);
         let space = space.unwrap_or(&package).to_owned();

@@ -1,16 +1,22 @@
 //! What the tests stand on: a plane with all programs, OLM v0's kinds as we define them, and a registry.
 
+use std::path::PathBuf;
+
 use kube::Client;
 use rukpak_tests::kubectl::Terminal;
+use rukpak_tests::process::PLATFORM_ACCOUNT;
+use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::{
-    ControllerOptions, InstallOptions, Plane, PlaneOptions, PlatformOptions, Process, Registry, RegistryOptions,
-    WebhookOptions, verbs,
+    ControllerOptions, Gate, InstallOptions, Plane, PlaneOptions, PlatformOptions, Process, Registry, RegistryOptions,
+    TestCa, WebhookOptions,
 };
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 /// The namespace whose CatalogSources all Subscriptions may name.
 pub const GLOBAL: &str = "olm";
+/// Flags of the manager by which it follows OLM v0's kinds.
+const FOLLOWING: [&str; 2] = ["--olmv0=on", "--catalog-poll-interval=1s"];
 
 /// Everything that runs.
 pub struct World {
@@ -47,14 +53,12 @@ impl World {
             verbs::create(&client, object).await.expect("the API server takes it");
         }
         let registry = Registry::start(RegistryOptions::default()).await.expect("the registry starts");
-        let ca_file = plane.folder().join("sources-ca.pem");
-        std::fs::write(&ca_file, registry.ca_pem()).expect("the CA file");
-        let mut arguments = vec![format!("--source-ca-file={}", ca_file.display())];
-        arguments.extend(std::env::var("LOG_LEVEL").ok().map(|level| format!("--log-level={level}")));
+        std::fs::write(ca_file(&plane), registry.ca_pem()).expect("the CA file");
+        let mut arguments = flags(&plane);
         let webhook = plane.start_webhook(WebhookOptions::default()).await.expect("the webhook starts");
         let options = ControllerOptions { arguments: arguments.clone(), ..ControllerOptions::default() };
         let controller = plane.start_controller(options).await.expect("the controller starts");
-        arguments.extend(["--olmv0=on".to_owned(), "--catalog-poll-interval=1s".to_owned()]);
+        arguments.extend(FOLLOWING.map(str::to_owned));
         arguments.push(format!("--packages-bind-address=127.0.0.1:{}", installed.packages_port));
         let options = PlatformOptions { arguments, ..PlatformOptions::default() };
         let manager = plane.start_platform(options).await.expect("the manager starts");
@@ -65,8 +69,42 @@ impl World {
         Self { plane, registry, terminal, manager, controller, _webhook: webhook }
     }
 
+    /// One of its own, whose manager reaches the API server through a gate. Nobody asks it for PackageManifests: an API that comes and goes
+    /// with the manager would have garbage collection begin again each time.
+    pub async fn gated() -> (Self, Gate) {
+        let mut world = Self::new().await;
+        world.manager.end();
+        let client = world.admin().await;
+        let service = Target::cluster("apiregistration.k8s.io/v1", "APIService", "v1.packages.operators.coreos.com");
+        verbs::delete(&client, &service).await.expect("the API server agrees");
+        let authority = std::fs::read_to_string(world.plane.certificate_authority_path());
+        let ca = TestCa::new("gate-ca").expect("a CA");
+        let gate = Gate::before(&ca, world.plane.server(), &authority.expect("the API server's CA"));
+        let gate = gate.expect("the gate starts");
+        let kubeconfig = world.plane.kubeconfig_through(PLATFORM_ACCOUNT, &gate.url(), gate.ca_pem()).await;
+        let mut arguments = flags(&world.plane);
+        arguments.extend(FOLLOWING.map(str::to_owned));
+        let environment = vec![("POD_NAME".to_owned(), "gated".to_owned())];
+        let options = PlatformOptions { arguments, environment, kubeconfig: Some(kubeconfig.expect("a kubeconfig")) };
+        world.manager = world.plane.start_platform(options).await.expect("the manager starts");
+        world.manager.wait_ready().await.expect("it is ready");
+        (world, gate)
+    }
+
     /// A client with all rights: the test's own hands.
     pub async fn admin(&self) -> Client {
         self.plane.admin().await.expect("the admin kubeconfig is good")
     }
+}
+
+/// The file with the authority of the registry.
+fn ca_file(plane: &Plane) -> PathBuf {
+    plane.folder().join("sources-ca.pem")
+}
+
+/// Flags of controller and manager.
+fn flags(plane: &Plane) -> Vec<String> {
+    let mut flags = vec![format!("--source-ca-file={}", ca_file(plane).display())];
+    flags.extend(std::env::var("LOG_LEVEL").ok().map(|level| format!("--log-level={level}")));
+    flags
 }
