@@ -77,6 +77,9 @@ pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";
 /// Annotation on a CRD, by the controller: it has versions that other BundleDeployments declare, or declared, and that stay until the
 /// bundle declares it anew (additive).
 pub const UNITED_VERSIONS: &str = "core.rukpak.io/united-versions";
+/// Annotation on a CRD in a bundle, with the name of a package: the CRD outlives its BundleDeployment, and other BundleDeployments whose
+/// bundles say the same of it use it, too (additive).
+pub const IN_COMMON: &str = "core.rukpak.io/in-common";
 /// Annotation on a BundleDeployment, by its owner: `"true"` has the releases that RukPak v0.16 kept for it (Secrets) deleted, once
 /// everything is taken over (additive).
 pub const DELETE_HELM_RELEASES: &str = "core.rukpak.io/delete-helm-releases";

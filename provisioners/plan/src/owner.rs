@@ -243,6 +243,17 @@ pub fn claimed(meta: &ObjectMeta) -> Owner {
     Owner { name: name.to_owned(), uid: uid.to_owned() }
 }
 
+/// The package whose installations have an object in common, if they have: nobody owns it, or it would go with that.
+pub fn in_common(meta: &ObjectMeta) -> Option<&str> {
+    let is_owned = meta.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
+    text(meta.annotations.as_ref(), names::IN_COMMON).filter(|_| !is_owned)
+}
+
+/// Whether others than the BundleDeployment that applies a CRD have used it, and may do so still.
+pub fn is_used_in_common(meta: &ObjectMeta) -> bool {
+    in_common(meta).is_some() && text(meta.annotations.as_ref(), names::UNITED_VERSIONS).is_some()
+}
+
 /// The BundleDeployments that share an object without controlling it.
 pub fn sharers(meta: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
     owners(meta).filter(|owner| owner.controller != Some(true))

@@ -22,7 +22,9 @@ impl OwnerMetadata {
     /// The body to apply: owner labels merged in (ours win), the controller owner reference (or, for kept objects, operator-lib's
     /// owner annotations), the namespace as the scope wants it, and without the fields that others fill in.
     pub fn body(&self, object: Object, namespaced: bool) -> Value {
-        let keep = object.annotation(names::RESOURCE_POLICY) == Some("keep")
+        let is_common = object.annotation(names::IN_COMMON).is_some() && is_crd(&object.key());
+        let keep = is_common
+            || object.annotation(names::RESOURCE_POLICY) == Some("keep")
             || match self.policy {
                 DeletionPolicy::Delete | DeletionPolicy::InOrder => false,
                 DeletionPolicy::Orphan => true,
@@ -208,6 +210,17 @@ mod tests {
         assert!(made["metadata"].get("namespace").is_none());
         assert_eq!(made["metadata"]["annotations"]["operator-sdk/primary-resource"], "/bd");
         assert_eq!(made["metadata"]["annotations"]["core.rukpak.io/owner-uid"], "u");
+    }
+
+    #[test]
+    fn a_definition_that_is_used_in_common_is_kept_whatever_the_policy() {
+        let object = |kind: &str, group: &str| {
+            json!({"apiVersion": group, "kind": kind,
+                "metadata": {"name": "a.b", "annotations": {"core.rukpak.io/in-common": "p"}}, "spec": {}})
+        };
+        let is_owned = |object: Value| body(object, false)["metadata"].get("ownerReferences").is_some();
+        assert!(!is_owned(object("CustomResourceDefinition", "apiextensions.k8s.io/v1")));
+        assert!(is_owned(object("ConfigMap", "v1")), "nothing else is");
     }
 
     #[test]

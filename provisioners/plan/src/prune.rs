@@ -13,7 +13,7 @@ use rukpak_crds::{InventoryKind, ReleasedObject, names};
 use rukpak_plain::ObjectKey;
 use serde_json::Value;
 
-use crate::{Identity, fields};
+use crate::{Identity, fields, owner};
 
 pub use self::pass::Pass;
 
@@ -56,6 +56,9 @@ pub fn decide(group: &str, kind: &str, meta: &ObjectMeta) -> Decision {
     let annotation = |key: &str| meta.annotations.as_ref().and_then(|map| map.get(key)).map(String::as_str);
     // Before the permission to delete: an orphan can still be deleted by hand, and what is deleted does not come back.
     if annotation(names::RESOURCE_POLICY) == Some("keep") {
+        return Decision::Release;
+    }
+    if guard(group, kind) == Guard::Instances && owner::is_used_in_common(meta) {
         return Decision::Release;
     }
     if annotation(names::ALLOW_DELETION) == Some("true") {
@@ -351,6 +354,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_definition_that_others_use_in_common_is_released() {
+        let crd = |said: serde_json::Value| {
+            let annotations = serde_json::from_value(said).unwrap();
+            let meta = ObjectMeta { annotations, ..ObjectMeta::default() };
+            decide("apiextensions.k8s.io", "CustomResourceDefinition", &meta)
+        };
+        let unused = json!({"core.rukpak.io/in-common": "p"});
+        assert_eq!(crd(unused), Decision::DeleteUnless(Guard::Instances));
+        let used = json!({"core.rukpak.io/in-common": "p", "core.rukpak.io/united-versions": "true"});
+        assert_eq!(crd(used), Decision::Release);
+    }
 
     #[test]
     fn data_is_kept_unless_an_administrator_says_otherwise() {

@@ -6,7 +6,7 @@
 mod replacement;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
-use rukpak_crds::names::{FIELD_MANAGER, RECONCILE};
+use rukpak_crds::names::{self, FIELD_MANAGER, RECONCILE};
 use rukpak_plain::ObjectKey;
 use serde_json::Value;
 
@@ -55,6 +55,9 @@ pub enum Sharing {
     United,
     /// It may not, and others may not have this one: a CRD that outlives its owner would go with theirs.
     Kept,
+    /// If it says of itself what the release says of it, which installations have it in common, and all of them can have it: a CRD that
+    /// outlives them all.
+    InCommon,
 }
 
 impl Sharing {
@@ -64,10 +67,16 @@ impl Sharing {
         match (key.group.as_str(), key.kind.as_str()) {
             ("", "Namespace") => Self::AsItIs,
             _ if is_crd(key) && is_owned => Self::United,
+            _ if is_crd(key) && package(body).is_some() => Self::InCommon,
             _ if is_crd(key) => Self::Kept,
             _ => Self::Never,
         }
     }
+}
+
+/// The package whose installations have the declared CRD in common.
+fn package(body: &Value) -> Option<&str> {
+    body["metadata"]["annotations"][names::IN_COMMON].as_str()
 }
 
 /// How the object in the cluster stands to what is declared.
@@ -259,7 +268,7 @@ impl<'a> Put<'a> {
         match ownership {
             Ownership::Terminating => Next::End(End::Terminating),
             Ownership::LeftBehind { uid } => Next::End(End::LeftBehind { uid }),
-            Ownership::Ours if self.task.sharing == Sharing::Kept && self.task.owner.is_shared(&metadata) => {
+            Ownership::Ours if self.is_to_outlive_us() && self.task.owner.is_shared(&metadata) => {
                 let others = owner::owners(&metadata).filter(|other| other.uid != self.task.owner.uid);
                 let names = others.map(|other| other.name.clone()).collect();
                 Next::End(End::Foreign(ForeignOwner::Sharers { names }))
@@ -295,9 +304,19 @@ impl<'a> Put<'a> {
         }
     }
 
-    /// Whether an object of somebody else may be one that all of its owners declare.
+    fn is_to_outlive_us(&self) -> bool {
+        matches!(self.task.sharing, Sharing::Kept | Sharing::InCommon)
+    }
+
+    /// Whether an object of somebody else may be one that all who have it declare.
     fn is_united(&self, metadata: &ObjectMeta) -> bool {
-        self.task.sharing == Sharing::United && owner::owners(metadata).next().is_some()
+        match self.task.sharing {
+            Sharing::United => owner::owners(metadata).next().is_some(),
+            Sharing::InCommon => {
+                owner::in_common(metadata).is_some_and(|common| Some(common) == package(self.task.body))
+            }
+            Sharing::Never | Sharing::AsItIs | Sharing::Kept => false,
+        }
     }
 
     /// What is done about an object of other BundleDeployments that was compared to what is declared.
@@ -323,10 +342,13 @@ impl<'a> Put<'a> {
         }
     }
 
-    /// Uses the object; as one of its owners, where it would go with them.
+    /// Uses the object; as one of its owners, where it would go with them, and with a note on one that is used in common.
     fn share<W, E>(&self, metadata: Box<ObjectMeta>) -> Next<W, E> {
-        let is_shared = self.task.is_trial || !self.task.owner.would_lose(&metadata);
-        if is_shared { Next::End(End::Used) } else { Next::Send(Request::Share(metadata)) }
+        let is_noted = match self.task.sharing {
+            Sharing::InCommon => owner::is_used_in_common(&metadata) || opt_out::is_paused(&metadata),
+            _ => !self.task.owner.would_lose(&metadata),
+        };
+        if self.task.is_trial || is_noted { Next::End(End::Used) } else { Next::Send(Request::Share(metadata)) }
     }
 
     fn write<W, E>(&mut self, known: Option<Known>) -> Next<W, E> {
@@ -348,7 +370,7 @@ impl<'a> Put<'a> {
 
 fn leader_name(metadata: &ObjectMeta) -> String {
     let leader = owner::controller(metadata).or_else(|| owner::owners(metadata).next());
-    leader.map(|leader| leader.name.clone()).unwrap_or_default()
+    leader.map_or_else(|| owner::claimed(metadata).name, |leader| leader.name.clone())
 }
 
 fn ask<W, E>(then: Request<E>) -> Next<W, E> {

@@ -51,8 +51,10 @@ fn by_helm() -> Value {
 /// Puts an object whose requests are answered so. Returns what was sent, and the end.
 fn put(how: How, known: Option<Known>, mut answer: impl FnMut(&str) -> Reply) -> (Vec<String>, End<(), &'static str>) {
     let (owner, mut body) = (owner(), json!({"data": {"x": "1"}}));
-    if how.sharing != Sharing::Kept {
-        body["metadata"] = json!({"ownerReferences": [owner.reference()]});
+    match how.sharing {
+        Sharing::Kept => {}
+        Sharing::InCommon => body["metadata"] = json!({"annotations": {"core.rukpak.io/in-common": "pump"}}),
+        _ => body["metadata"] = json!({"ownerReferences": [owner.reference()]}),
     }
     let predecessors = Predecessors { system_namespace: "rukpak-system", extension: None };
     let How { sharing, is_trial, may_replace } = how;
@@ -258,6 +260,48 @@ fn a_crd_that_is_to_be_kept_is_not_written_as_long_as_others_have_it() {
     let end = End::Foreign(ForeignOwner::Sharers { names: vec!["other".to_owned()] });
     assert_eq!(put(how, None, server(Some(shared))), (sent(&["create", "look"]), end));
     assert_eq!(put(how, None, server(Some(ours()))).1, End::Applied(()));
+}
+
+/// One that another BundleDeployment keeps, or has kept.
+fn common(package: &str, more: &[(&str, &str)]) -> ObjectMeta {
+    let labels = json!({"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "other"});
+    let mut annotations = json!({"core.rukpak.io/owner-uid": "2", "core.rukpak.io/in-common": package});
+    for (key, value) in more {
+        annotations[*key] = json!(value);
+    }
+    object(json!({"labels": labels, "annotations": annotations}))
+}
+
+#[test]
+fn a_crd_that_installations_have_in_common_is_used_and_says_so() {
+    let how = How { sharing: Sharing::InCommon, ..How::default() };
+    let known = |compared: Compared| put(how, None, definition(common("pump", &[]), compared));
+    assert_eq!(known(Compared::Covered), (sent(&["create", "look", "compare", "share"]), End::Used));
+    let extended = sent(&["create", "look", "compare", "ask", "extend"]);
+    assert_eq!(known(Compared::Extended(json!([]))), (extended, End::Used));
+    let refused = known(Compared::Incompatible("otherwise".to_owned())).1;
+    assert!(
+        matches!(&refused, End::Foreign(ForeignOwner::Incompatible { name, .. }) if name == "other"),
+        "{refused:?}"
+    );
+    for said in [("core.rukpak.io/united-versions", "true"), ("core.rukpak.io/reconcile", "disabled")] {
+        let object = common("pump", &[said]);
+        let looked = sent(&["create", "look", "compare"]);
+        assert_eq!(put(how, None, definition(object, Compared::Covered)), (looked, End::Used), "{said:?}");
+    }
+}
+
+#[test]
+fn a_crd_of_another_package_is_not_used_and_neither_is_one_that_goes_with_its_owner() {
+    let how = How { sharing: Sharing::InCommon, ..How::default() };
+    let end = put(how, None, server(Some(common("other", &[])))).1;
+    assert!(matches!(&end, End::Foreign(ForeignOwner::Keeper { name, .. }) if name == "other"), "{end:?}");
+    let mut owned = common("pump", &[]);
+    owned.owner_references = serde_json::from_value(reference("other", "2")).unwrap();
+    let end = put(how, None, server(Some(owned))).1;
+    assert!(matches!(&end, End::Foreign(ForeignOwner::Controller { .. })), "{end:?}");
+    let kept = How { sharing: Sharing::Kept, ..How::default() };
+    assert!(matches!(put(kept, None, server(Some(common("pump", &[])))).1, End::Foreign(_)), "it does not say so");
 }
 
 #[test]

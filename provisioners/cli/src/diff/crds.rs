@@ -5,6 +5,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_crd_upgrade::{Migration, ObjectCheck, ObjectValidator, Options, Rule, Sharing, UnsafeChange};
+use rukpak_crds::names::IN_COMMON;
 use rukpak_plan::resolve::sharers;
 use rukpak_plan::{Owner, Step, owner, put};
 use serde_json::{Value, json};
@@ -24,13 +25,22 @@ pub(super) fn migration(target: &Target<'_>, step: &Step, live: &DynamicObject) 
 
 /// Returns the migration that it takes to replace a CRD which `owner` alone has.
 pub(crate) fn needed_migration(owner: &Owner, step: &Step, live: &DynamicObject) -> Option<Migration> {
-    let is_ours = owner.owns_fully(&live.metadata) && sharers(&step.body(), &live.metadata).is_empty();
+    let is_shared = !sharers(&step.body(), &live.metadata).is_empty() || owner::is_used_in_common(&live.metadata);
+    let is_ours = owner.owns_fully(&live.metadata) && !is_shared;
     crd_upgrade::migration(&existing(step, live), &step.body()).ok().flatten().filter(|_| is_ours)
 }
 
 /// Whether the CRD in the cluster is one of other BundleDeployments that this one may have as well.
 pub(super) fn is_shared(step: &Step, live: &DynamicObject) -> bool {
-    put::Sharing::of(&step.key, &step.body()) == put::Sharing::United && owner::owners(&live.metadata).next().is_some()
+    let body = step.body();
+    match put::Sharing::of(&step.key, &body) {
+        put::Sharing::United => owner::owners(&live.metadata).next().is_some(),
+        put::Sharing::InCommon => {
+            let package = body["metadata"]["annotations"][IN_COMMON].as_str();
+            owner::in_common(&live.metadata).is_some_and(|common| Some(common) == package)
+        }
+        _ => false,
+    }
 }
 
 /// How it stands to the one of the bundle.
@@ -41,7 +51,7 @@ pub(super) fn share(step: &Step, live: &DynamicObject) -> Result<Sharing, crd_up
 /// Names the BundleDeployment that leads it.
 pub(super) fn leader(live: &DynamicObject) -> String {
     let leader = owner::controller(&live.metadata).or_else(|| owner::owners(&live.metadata).next());
-    leader.map(|leader| leader.name.clone()).unwrap_or_default()
+    leader.map_or_else(|| owner::claimed(&live.metadata).name, |leader| leader.name.clone())
 }
 
 /// Why the CRD may not be replaced, in the words of the refusal; `None` if it may.

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER, UNITED_VERSIONS};
+use rukpak_plan::owner::in_common;
 use rukpak_plan::{Identity, Owner};
 use serde_json::{Value, json};
 
@@ -226,8 +227,12 @@ impl Writer {
     }
 }
 
-/// The metadata of an object with one more owner, which is no controller, provided it is still the one that was looked at.
+/// The metadata of an object with one more owner, which is no controller, provided it is still the one that was looked at. What is used in
+/// common outlives all of them, and says only that it is used.
 fn shared(metadata: &ObjectMeta, owner: &Owner) -> Value {
+    if in_common(metadata).is_some() {
+        return json!({"resourceVersion": metadata.resource_version, "annotations": {UNITED_VERSIONS: "true"}});
+    }
     let mut owners = metadata.owner_references.clone().unwrap_or_default();
     if !owners.iter().any(|other| other.uid == owner.uid) {
         owners.push(OwnerReference { controller: None, block_owner_deletion: None, ..owner.reference() });

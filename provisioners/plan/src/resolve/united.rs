@@ -17,7 +17,9 @@ pub(super) fn keep_united(body: &mut Value, live: Live<'_>, basis: &Basis<'_>) -
     let (ours, others) = (own_uid(body), sharers(body, live.metadata));
     let is_inherited = owner::sharers(live.metadata).any(|sharer| Some(&sharer.uid) == ours.as_ref());
     let is_marked = live.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(names::UNITED_VERSIONS));
-    let is_declared_anew = !basis.why.policy().keeps_stored_versions
+    // Nobody knows when the last of those who use it in common is gone.
+    let is_declared_anew = !owner::is_used_in_common(live.metadata)
+        && !basis.why.policy().keeps_stored_versions
         && basis.installed.as_ref().is_none_or(|installed| installed["spec"]["versions"] != body["spec"]["versions"]);
     if others.is_empty() && !is_inherited && (!is_marked || is_declared_anew) {
         return None;
@@ -138,6 +140,18 @@ mod tests {
         let shared = owned_by(&[("a", "1", true), ("b", "2", false)]);
         let live = crd(&[version("v1", &["a"], true)]);
         assert_eq!(resolved(Why::Repair, &left, &live, &shared, None), (left.clone(), None));
+    }
+
+    #[test]
+    fn what_is_used_in_common_loses_nothing_whatever_is_declared_anew() {
+        let (one, both) = (crd(&[version("v1", &["a"], true)]), crd(&[version("v1", &["a", "b"], true)]));
+        let versions = |annotations: &[&str]| {
+            let said = annotations.iter().map(|key| ((*key).to_owned(), "true".to_owned()));
+            let metadata = ObjectMeta { annotations: Some(said.collect()), ..ObjectMeta::default() };
+            resolved(Why::Upgrade, &one, &both, &metadata, Some(&both)).0["spec"]["versions"].clone()
+        };
+        assert_eq!(versions(&[names::IN_COMMON, names::UNITED_VERSIONS]), both["spec"]["versions"]);
+        assert_eq!(versions(&[names::IN_COMMON]), one["spec"]["versions"], "nobody else has used it");
     }
 
     #[test]

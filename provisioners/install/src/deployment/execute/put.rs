@@ -271,7 +271,7 @@ fn ended(view: &View, step: &Step, end: End<Came, cluster::Error>) -> Result<Out
 
 /// The metadata of a CRD that is to outlive us, if others have it too.
 async fn shared_though_kept(view: &View, step: &Step) -> Result<Option<ObjectMeta>, cluster::Error> {
-    if Sharing::of(&step.key, &step.body()) != Sharing::Kept {
+    if !matches!(Sharing::of(&step.key, &step.body()), Sharing::Kept | Sharing::InCommon) {
         return Ok(None);
     }
     let found = view.reads.reader.metadata(&step.identity).await?;

@@ -13,6 +13,7 @@ use rukpak_crd_upgrade::{
 };
 use rukpak_plan::kind::is_crd;
 use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::owner;
 use rukpak_plan::resolve::{Live, Why, keep_stored_versions, sharers};
 use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Step};
@@ -149,7 +150,9 @@ async fn one(run: &Run, step: &Step, why: Why, (members, bases): (&Members, &Bas
     let unseen = |source| Unseen::Unread { what: "the CRD in the cluster".to_owned(), source };
     let Some(live) = view.reads.reader.get(&step.identity).await.map_err(unseen)? else { return Ok(Look::default()) };
     let others = sharers(&step.body(), &live.metadata);
-    if !others.is_empty() {
+    let is_common = owner::in_common(&live.metadata).is_some()
+        && (owner::is_used_in_common(&live.metadata) || !view.owner.owns_fully(&live.metadata));
+    if !others.is_empty() || is_common {
         return shared(run, step, (why, &live, others), (members, bases)).await;
     }
     let declared = step.body();
@@ -208,8 +211,12 @@ async fn shared(
         changes.extend(differences.into_iter().filter(|difference| !changes.contains(difference)).collect::<Vec<_>>());
     }
     let others: Vec<String> = others.iter().map(|name| format!("{name:?}")).collect();
+    let who = match owner::in_common(&live.metadata) {
+        Some(package) => format!("installations of package {package} have the CRD in common"),
+        None => format!("BundleDeployment {} declares the CRD too", others.join(", ")),
+    };
     for change in &mut changes {
-        change.message = format!("{}, and BundleDeployment {} declares the CRD too", change.message, others.join(", "));
+        change.message = format!("{}, and {who}", change.message);
     }
     Ok(Look { changes, is_shared: true, dropping: None })
 }
