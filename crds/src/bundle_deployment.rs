@@ -50,8 +50,8 @@ pub struct BundleDeploymentSpec {
     /// Template describes the Bundle that should be installed.
     pub template: BundleTemplate,
     /// Config has the settings of a registry+v1 bundle: watchNamespace, watchNamespaces, installNamespace, createNamespace, objectLabels,
-    /// apiRoles, operatorCondition, deploymentConfig. Of a helm+v3 bundle: values, as YAML in a string or as a mapping. A plain+v0 bundle
-    /// has none.
+    /// apiRoles, operatorCondition, severalNamespaces, deploymentConfig. Of a helm+v3 bundle: values, as YAML in a string or as a mapping. A
+    /// plain+v0 bundle has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub config: Option<Map<String, Value>>,

@@ -10,7 +10,9 @@ pub const CREATE_NAMESPACE: &str = "createNamespace";
 pub const OBJECT_LABELS: &str = "objectLabels";
 /// Whether a `registry+v1` bundle has the ClusterRoles of OLM v0 by which the users of a namespace may use the operator's APIs (additive).
 pub const API_ROLES: &str = "apiRoles";
+/// Whether other installations of the package of a `registry+v1` bundle may be in other namespaces (additive).
+pub const SEVERAL_NAMESPACES: &str = "severalNamespaces";
 /// Keys that whoever makes BundleDeployments for others sets, so that these others may not.
-pub const RESERVED: [&str; 3] = [INSTALL_NAMESPACE, CREATE_NAMESPACE, OBJECT_LABELS];
+pub const RESERVED: [&str; 4] = [INSTALL_NAMESPACE, CREATE_NAMESPACE, OBJECT_LABELS, SEVERAL_NAMESPACES];
 /// Part of the message of a condition where `spec.config` does not fit the bundle; behind it stands a colon and what is wrong.
 pub const REFUSED: &str = "invalid BundleDeployment configuration (spec.config)";

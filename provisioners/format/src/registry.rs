@@ -107,6 +107,7 @@ pub(super) fn render(tree: &BundleTree, limits: &Limits, settings: &Settings) ->
     options.object_labels = config.object_labels;
     options.api_roles = config.api_roles;
     options.operator_condition = config.operator_condition;
+    options.places = config.places;
     let objects = rukpak_registry::render(&bundle, &options)?;
     let made_here = settings.certificates == Certificates::SelfManaged;
     Ok(Rendered {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::csv::Csv;
 use crate::decode::{decode, drop_nulls};
 use crate::install_mode::{ALL, MULTI, OWN, SINGLE, supports};
+use crate::render::Places;
 
 const WATCH_NAMESPACE: &str = "watchNamespace";
 const WATCH_NAMESPACES: &str = "watchNamespaces";
@@ -23,6 +24,7 @@ pub const CREATE_NAMESPACE: &str = "createNamespace";
 pub const OBJECT_LABELS: &str = "objectLabels";
 const API_ROLES: &str = "apiRoles";
 const OPERATOR_CONDITION: &str = "operatorCondition";
+const SEVERAL_NAMESPACES: &str = "severalNamespaces";
 /// The longest name of a namespace, in bytes.
 const NAMESPACE_BYTES: usize = 63;
 const NAMESPACE_PATTERN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -40,6 +42,8 @@ pub struct Config {
     pub api_roles: bool,
     /// Whether the operator has an OperatorCondition, as in OLM v0.
     pub operator_condition: bool,
+    /// In how many namespaces the package may be installed, as in OLM v0.
+    pub places: Places,
 }
 
 /// Changes to all Deployments of a bundle and, where not said otherwise, to all their containers.
@@ -112,6 +116,10 @@ impl Config {
                 Err(problem) => problems.push(problem),
             }
         }
+        match flag(SEVERAL_NAMESPACES, fields.get(SEVERAL_NAMESPACES)) {
+            Ok(several) => config.places = if several { Places::Several } else { Places::One },
+            Err(problem) => problems.push(problem),
+        }
         match deployment_config(fields.get(DEPLOYMENT_CONFIG)) {
             Ok(deployment) => config.deployment = deployment,
             Err(problem) => problems.push(problem),
@@ -169,9 +177,8 @@ fn is_known(csv: &Csv, key: &str) -> bool {
     match key {
         WATCH_NAMESPACE => takes_namespace(csv),
         WATCH_NAMESPACES => supports(csv, MULTI),
-        API_ROLES | CREATE_NAMESPACE | DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS | OPERATOR_CONDITION => {
-            true
-        }
+        API_ROLES | CREATE_NAMESPACE | DEPLOYMENT_CONFIG | INSTALL_NAMESPACE | OBJECT_LABELS | OPERATOR_CONDITION
+        | SEVERAL_NAMESPACES => true,
         _ => false,
     }
 }

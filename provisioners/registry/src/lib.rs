@@ -36,5 +36,5 @@ pub use kubernetes::TooOld;
 pub use load::{Bundle, load};
 pub use namespace::NamespaceTemplate;
 pub use proxy::Proxy;
-pub use render::{Certificates, RenderOptions, render};
+pub use render::{Certificates, Places, RenderOptions, render};
 pub use validate::{Finding, Rule, validate};

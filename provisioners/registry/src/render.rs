@@ -46,7 +46,22 @@ pub struct RenderOptions {
     pub api_roles: bool,
     /// Whether there is an OperatorCondition, which Pods are told the name of, as in OLM v0.
     pub operator_condition: bool,
+    /// In how many namespaces the package may be installed.
+    pub places: Places,
 }
+
+/// In how many namespaces a package may be installed at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Places {
+    /// In one: generated names are those of OLM v1, and CRDs are as they are.
+    #[default]
+    One,
+    /// In several, as in OLM v0: names of generated objects without a namespace tell it, and CRDs have [`IN_COMMON`].
+    Several,
+}
+
+/// Annotation on a CRD: the package whose installations have it in common. It outlives all of them.
+pub const IN_COMMON: &str = "core.rukpak.io/in-common";
 
 /// Who makes the certificates that webhooks serve with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +159,7 @@ impl RenderOptions {
             object_labels: BTreeMap::new(),
             api_roles: false,
             operator_condition: false,
+            places: Places::One,
         }
     }
 
@@ -159,6 +175,7 @@ impl RenderOptions {
             object_labels: BTreeMap::new(),
             api_roles: false,
             operator_condition: false,
+            places: Places::One,
         }
     }
 }
@@ -187,11 +204,30 @@ pub fn render(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<Object>, E
     services::generate(&mut context)?;
     certificates::generate(&mut context)?;
     api_services::generate(&mut context)?;
-    let objects = merge_repeated(context.objects, &mut context.budget).map_err(Error::Repeated)?;
+    let mut objects = merge_repeated(context.objects, &mut context.budget).map_err(Error::Repeated)?;
+    if options.places == Places::Several {
+        let package = bundle.package();
+        objects = objects.into_iter().map(|object| in_common(object, package)).collect::<Result<_, _>>()?;
+    }
     if options.object_labels.is_empty() {
         return Ok(objects);
     }
     objects.into_iter().map(|object| labelled(object, &options.object_labels)).collect()
+}
+
+/// Says on a CRD that other installations of the package may use it, too.
+fn in_common(object: Object, package: &str) -> Result<Object, Error> {
+    if object.kind() != "CustomResourceDefinition" {
+        return Ok(object);
+    }
+    let origin = object.origin().clone();
+    let mut value = object.into_value();
+    let annotations = &mut value["metadata"]["annotations"];
+    if !annotations.is_object() {
+        *annotations = json!({});
+    }
+    annotations[IN_COMMON] = json!(package);
+    Object::new(value, origin.clone()).map_err(|source| Error::Object { origin, source })
 }
 
 fn labelled(object: Object, labels: &BTreeMap<String, String>) -> Result<Object, Error> {

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rukpak_content::Limits;
-use rukpak_registry::{Certificates, NamespaceTemplate, RenderOptions, load, render};
+use rukpak_registry::{Certificates, NamespaceTemplate, Places, RenderOptions, load, render};
 use serde_json::Value;
 
 mod support;
@@ -62,6 +62,7 @@ fn options() -> RenderOptions {
         object_labels: std::collections::BTreeMap::new(),
         api_roles: false,
         operator_condition: false,
+        places: Places::One,
     }
 }
 

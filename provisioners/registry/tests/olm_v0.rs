@@ -2,8 +2,8 @@
 
 use rukpak_plain::Object;
 use rukpak_registry::config::Config;
-use rukpak_registry::render::CA_ANNOTATION;
-use rukpak_registry::{Certificates, Proxy, render};
+use rukpak_registry::render::{CA_ANNOTATION, IN_COMMON};
+use rukpak_registry::{Certificates, Places, Proxy, render};
 use serde_json::{Value, json};
 
 mod support;
@@ -72,6 +72,32 @@ fn an_operator_condition_is_that_of_olm_v0_and_only_on_request() {
     let level = json!({"name": "LEVEL", "value": "info"});
     assert_eq!(variables(&without), json!([level]));
     assert_eq!(variables(&with), json!([level, {"name": "OPERATOR_CONDITION_NAME", "value": "kite.v1.2.0"}]));
+}
+
+/// But for CRDs, which say so, two installations have no object of the same name.
+#[test]
+fn installations_in_several_namespaces_share_definitions_alone() {
+    let bundle = bundle(&[]);
+    let of = |namespace: &str, places: Places| {
+        let mut options = options(Certificates::CertManager);
+        (options.install_namespace, options.places) = (namespace.to_owned(), places);
+        rendered(&bundle, &options)
+    };
+    let shared = |places: Places| {
+        let (one, other) = (of("sky", places), of("sea", places));
+        let both = one.iter().filter(|object| other.iter().any(|theirs| theirs.key() == object.key()));
+        both.map(|object| object.kind().to_owned()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(shared(Places::One).contains("ClusterRole"));
+    let several = shared(Places::Several);
+    assert!(several.contains("CustomResourceDefinition"), "{several:?}");
+    for kind in ["ClusterRole", "ClusterRoleBinding", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"]
+    {
+        assert!(!several.contains(kind), "{kind}");
+    }
+    let definition = |places: Places| find(&of("sky", places), "CustomResourceDefinition")[0].clone();
+    assert_eq!(definition(Places::Several).annotation(IN_COMMON), Some("kite"));
+    assert_eq!(definition(Places::One).annotation(IN_COMMON), None);
 }
 
 /// Two resources of one version, and a second Deployment without webhooks.

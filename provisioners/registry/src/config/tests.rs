@@ -103,6 +103,15 @@ fn an_operator_condition_is_asked_for_by_a_boolean() {
 }
 
 #[test]
+fn several_places_are_asked_for_by_a_boolean() {
+    let read = |value: Value| Config::read(&csv(&[ALL]), "ns", &json!({"severalNamespaces": value}));
+    let asked = |value: Value| read(value).unwrap().places;
+    assert_eq!([asked(json!(true)), asked(json!(false))], [Places::Several, Places::One]);
+    let error = read(json!([])).unwrap_err().to_string();
+    assert_eq!(error, "invalid configuration: invalid type for field \"severalNamespaces\": got array, want boolean");
+}
+
+#[test]
 fn several_namespaces_need_multi_namespace() {
     let several = json!({"watchNamespaces": ["a", "b"]});
     assert_eq!(read(&[MULTI], &several), Ok(Some(vec!["a".into(), "b".into()])));

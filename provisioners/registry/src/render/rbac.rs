@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Context, Error};
+use super::{Context, Error, Places};
 use crate::csv::{Permission, PolicyRule};
 use crate::install_mode::is_all;
 use crate::name;
@@ -85,8 +85,12 @@ fn grant(
     field: &str,
 ) -> Result<(), Error> {
     let account = permission.account();
-    let hash =
-        name::hash(permission).map_err(|source| Error::Json { origin: context.bundle.origin_of(field), source })?;
+    let hash = match (namespace, context.options.places) {
+        // Each installation has its own, which are bound to its own account.
+        (None, Places::Several) => name::hash(&(permission, context.namespace())),
+        _ => name::hash(permission),
+    };
+    let hash = hash.map_err(|source| Error::Json { origin: context.bundle.origin_of(field), source })?;
     let name = name::object_name(&format!("{}-{account}", context.bundle.csv.metadata.name), &hash);
     let prefix = if namespace.is_some() { "" } else { "Cluster" };
     let mut metadata = json!({"name": name});

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::certificates::Names;
-use super::{Context, Error};
+use super::{Context, Error, Places};
 use crate::csv::{Webhook, WebhookKind};
 
 /// The validating ones first.
@@ -24,12 +24,16 @@ pub(super) fn generate(context: &mut Context<'_>) -> Result<(), Error> {
 
 fn configuration(context: &mut Context<'_>, webhook: &Webhook, kind: &str, field: &str) -> Result<(), Error> {
     let name = webhook.generate_name.strip_suffix('-').unwrap_or(&webhook.generate_name);
+    let own_name = match context.options.places {
+        Places::One => name.to_owned(),
+        Places::Several => format!("{name}-{}", context.namespace()),
+    };
     let names = Names::of(&webhook.deployment_name);
     // No namespace: the reference sets one on this cluster-scoped kind, which a strict API server refuses.
     let mut object = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
-        "metadata": {"name": name},
+        "metadata": {"name": own_name},
     });
     let mut service = json!({"namespace": context.namespace(), "name": names.service, "port": webhook.port()});
     if let Some(path) = &webhook.webhook_path {

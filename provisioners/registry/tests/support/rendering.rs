@@ -2,7 +2,7 @@
 
 use rukpak_content::Limits;
 use rukpak_plain::Object;
-use rukpak_registry::{Bundle, Certificates, NamespaceTemplate, RenderOptions, load, render};
+use rukpak_registry::{Bundle, Certificates, NamespaceTemplate, Places, RenderOptions, load, render};
 
 use super::chain;
 use super::fixture::{CSV, kite, text};
@@ -24,6 +24,7 @@ pub fn options(certificates: Certificates) -> RenderOptions {
         object_labels: std::collections::BTreeMap::new(),
         api_roles: false,
         operator_condition: false,
+        places: Places::One,
     }
 }
 
