@@ -7,6 +7,7 @@
 //! operator_group   OperatorGroup    observe -> targets (pure) -> report
 //! subscription     Subscription     observe -> choose (rukpak-resolver) -> its BundleDeployment -> report
 //! packages         CatalogSources   memory -> PackageManifests, over HTTPS
+//! neighbours       BundleDeployments of a package in other namespaces -> whether it may be there          memory
 //! stage            how far a BundleDeployment is, in the words that the kinds need       pure
 //! service_version  BundleDeployment observe -> InstallPlan -> ClusterServiceVersion -> report; deleted with the latter
 //! components       BundleDeployment list by label -> Operator                             API server
@@ -20,6 +21,7 @@ mod components;
 mod context;
 mod deployment;
 mod gate;
+mod neighbours;
 mod olm_config;
 mod operator_group;
 pub(crate) mod packages;

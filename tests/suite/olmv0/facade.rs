@@ -12,6 +12,7 @@ mod groups;
 mod health;
 mod hostile;
 mod install;
+mod neighbours;
 mod operators;
 mod packages;
 mod points;

@@ -15,6 +15,7 @@ use rukpak_runtime::api::Error;
 use serde_json::{Map, Value, json};
 
 use super::context::{Context, FIELD_MANAGER};
+use super::neighbours;
 use super::operator_group::Group;
 use crate::installed::Identity;
 
@@ -95,7 +96,8 @@ pub(super) async fn apply(
 ) -> Result<Arc<BundleDeployment>, Error> {
     // Whoever said more on the BundleDeployment is not contradicted.
     let says_more = live.is_some_and(|live| ignored(live) == Some("true"));
-    let mut body = desired(unit, (spec, group), (bundle, has_packages && !says_more));
+    let roles = roles(spec, group, neighbours::have_roles(unit, context));
+    let mut body = desired(unit, (spec, group, roles), (bundle, has_packages && !says_more));
     if let Some(live) = live.filter(|live| is_applied(&body, live)) {
         return Ok(live.clone());
     }
@@ -160,7 +162,7 @@ pub(super) async fn delete(deployment: &BundleDeployment, context: &Context) -> 
 /// What is written. Pure.
 fn desired(
     unit: &Unit,
-    (spec, group): (&SubscriptionSpec, &Group),
+    (spec, group, roles): (&SubscriptionSpec, &Group, Option<Value>),
     (bundle, has_packages): (&Identity, bool),
 ) -> Value {
     let mut annotations = bundle.annotations();
@@ -178,7 +180,7 @@ fn desired(
         },
         "spec": {
             "provisionerClassName": names::CLASS_PLAIN,
-            "config": settings(unit, spec, group),
+            "config": settings(unit, (spec, group, roles)),
             "deletionPolicy": "KeepCRDs",
             "approval": if spec.is_manual() { "Always" } else { "Automatic" },
             "template": {
@@ -199,7 +201,7 @@ fn desired(
 }
 
 /// `spec.config` of the BundleDeployment.
-fn settings(unit: &Unit, spec: &SubscriptionSpec, group: &Group) -> Map<String, Value> {
+fn settings(unit: &Unit, (spec, group, roles): (&SubscriptionSpec, &Group, Option<Value>)) -> Map<String, Value> {
     let mut settings = Map::new();
     settings.insert(config::INSTALL_NAMESPACE.to_owned(), json!(unit.namespace));
     match group.targets.as_slice() {
@@ -216,17 +218,19 @@ fn settings(unit: &Unit, spec: &SubscriptionSpec, group: &Group) -> Map<String, 
         BTreeMap::from([(MANAGED_LABEL.to_owned(), "true"), (component_label(&unit.package, &unit.namespace), "")]);
     settings.insert(config::OBJECT_LABELS.to_owned(), json!(labels));
     settings.insert("operatorCondition".to_owned(), json!(true));
-    settings.extend(roles(spec, group));
+    settings.insert(config::SEVERAL_NAMESPACES.to_owned(), json!(true));
+    settings.extend(roles.map(|roles| (config::API_ROLES.to_owned(), roles)));
     settings
 }
 
 /// Whether who has `admin`, `edit` or `view` in a namespace may use the operator's APIs there: as in OLM, if nobody says otherwise. An
-/// account need not hold what these roles grant, and nothing would be installed: with one they are made where somebody asks for them.
-fn roles(spec: &SubscriptionSpec, group: &Group) -> Option<(String, Value)> {
+/// account need not hold what these roles grant, and nothing would be installed: with one they are made where somebody asks for them. Nor
+/// are they made where the package has them in another namespace, under the same names: they count in all.
+fn roles(spec: &SubscriptionSpec, group: &Group, are_elsewhere: bool) -> Option<Value> {
     // What is no boolean is refused with the bundle's other settings.
     let said = spec.config.as_ref().and_then(|own| own.get(config::API_ROLES)).filter(|said| !said.is_null());
-    let by_default = || group.account.is_none().then_some(json!(true));
-    said.cloned().or_else(by_default).map(|roles| (config::API_ROLES.to_owned(), roles))
+    let by_default = || group.account.is_none().then_some(Value::Bool(!are_elsewhere));
+    said.cloned().or_else(by_default)
 }
 
 /// Whether the BundleDeployment says all that is written, and nothing in its place.
@@ -274,7 +278,9 @@ mod tests {
     }
 
     fn body(more: &Value, group: &Group) -> Value {
-        desired(&unit(), (&spec(more), group), (&bundle(), false))
+        let spec = spec(more);
+        let roles = roles(&spec, group, false);
+        desired(&unit(), (&spec, group, roles), (&bundle(), false))
     }
 
     #[test]
@@ -308,6 +314,9 @@ mod tests {
         assert_eq!(roles(json!({"apiRoles": "false"}), None), Some(json!("false")), "it is refused");
         assert_eq!(roles(json!({"apiRoles": null}), Some("installer")), None);
         assert_eq!(roles(json!({"apiRoles": true}), Some("installer")), Some(json!(true)));
+        let elsewhere = |more: Value| super::roles(&spec(&more), &group(&[""], None), true);
+        assert_eq!(elsewhere(json!({})), Some(json!(false)), "another namespace has them");
+        assert_eq!(elsewhere(json!({"config": {"apiRoles": true}})), Some(json!(true)), "it is refused, with the name");
     }
 
     #[test]
@@ -329,7 +338,8 @@ mod tests {
         live.annotations_mut().insert("other".to_owned(), "x".to_owned());
         assert!(is_applied(&written, &live), "what others say is theirs");
         assert!(!is_applied(&body(&json!({}), &group(&["a", "b"], None)), &live));
-        let packages = desired(&unit(), (&spec(&config), &group(&["a", "b"], None)), (&bundle(), true));
+        let (config, group) = (spec(&config), group(&["a", "b"], None));
+        let packages = desired(&unit(), (&config, &group, roles(&config, &group, false)), (&bundle(), true));
         assert!(!is_applied(&packages, &live));
         live.metadata.name = Some("another".to_owned());
         assert_eq!(Unit::of(&live), None, "labels are copied");

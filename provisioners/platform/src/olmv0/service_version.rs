@@ -33,6 +33,7 @@ use self::version::Others;
 use super::components;
 use super::context::{Context, FIELD_MANAGER, within};
 use super::deployment::{self, Unit};
+use super::neighbours;
 use super::operator_group::Membership;
 use super::stage::{Seen, Stage};
 
@@ -134,7 +135,7 @@ fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) -> Option<P
     plans.retain(|plan| plan.annotations().get(DEPLOYMENT_UID) == Some(&uid));
     Some(Pass {
         subscription: context.subscription(&unit.namespace, &unit.package),
-        membership: context.membership(&unit.namespace),
+        membership: neighbours::membership(&unit, &context),
         versions,
         plans,
         deployment,

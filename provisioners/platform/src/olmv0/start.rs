@@ -29,6 +29,7 @@ use super::components::Told;
 use super::context::{Context, within};
 use super::deployment::{Unit, namespace};
 use super::gate::Gate;
+use super::neighbours::is_in_conflict;
 use super::packages::Packages;
 use super::service_version::{self, Bundles};
 use super::{olm_config, operator_group, subscription};
@@ -72,6 +73,26 @@ impl Wake {
         self.deployment(deployment);
         for subscription in within(&self.known, namespace) {
             self.subscription(&subscription);
+        }
+        self.beside(deployment, is_in_conflict);
+    }
+
+    /// A BundleDeployment that is gone: the package may be installed elsewhere, and others may have what it alone had.
+    pub fn gone(&self, deployment: &BundleDeployment) {
+        self.changed(deployment);
+        self.beside(deployment, |_| true);
+    }
+
+    /// The package in other namespaces, where it is `concerned`.
+    fn beside(&self, deployment: &BundleDeployment, concerned: fn(&Subscription) -> bool) {
+        let Some(unit) = Unit::of(deployment) else { return };
+        let mut others = self.known.state();
+        others.retain(|other| {
+            other.spec.name == unit.package && other.meta().namespace.as_ref() != Some(&unit.namespace)
+        });
+        for other in others.into_iter().filter(|other| concerned(other)) {
+            self.subscription(&other);
+            let _ = self.deployments.send(ObjectRef::new(&Unit::of_subscription(&other).name()));
         }
     }
 

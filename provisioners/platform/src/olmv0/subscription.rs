@@ -24,6 +24,7 @@ use self::report::{Failure, View};
 use super::catalog_source::Health;
 use super::context::{Context, within};
 use super::deployment::{self, Existing, Unit};
+use super::neighbours;
 use super::operator_group::{Group, Membership};
 use super::stage::{Seen, Stage};
 use crate::dependencies::Dependent;
@@ -103,7 +104,7 @@ async fn follow(subscription: &Subscription, context: &Context) -> Followed {
             return Followed { deployment: None, failure, retry: Some(Class::Transient) };
         }
     };
-    let group = match context.membership(&unit.namespace) {
+    let group = match neighbours::membership(&unit, context) {
         Membership::One(group) => group,
         Membership::Unfit { reason, message } => {
             return Followed { deployment: live, failure: Some(Failure { reason, message }), retry: None };

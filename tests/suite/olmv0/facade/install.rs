@@ -3,7 +3,7 @@
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::case::{Case, reason, text};
+use super::case::{Case, text};
 use super::world::GLOBAL;
 use crate::platform::packages;
 
@@ -156,24 +156,6 @@ async fn the_version_of_a_living_neighbour_is_not_replaced() {
     assert_eq!(second.get(&second.csv("1.0.0")).await.metadata.uid, theirs.metadata.uid);
     assert_eq!(first.get(&first.target()).await.metadata.uid, neighbour);
     first.until_succeeded("1.0.0").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_same_package_in_a_second_namespace_is_refused_with_the_name_of_the_first() {
-    let first = Case::new("sub-twice").await;
-    first.subscribes(&["1.0.0"], &json!({})).await;
-    let before = first.until_succeeded("1.0.0").await;
-    let second = Case::new("sub-other").await;
-    let mut subscription = first.subscription(&json!({}));
-    subscription["metadata"]["namespace"] = json!(second.space);
-    second.applies(&[second.group("group", &json!({})), subscription]).await;
-    let target = second.named("Subscription", &first.package);
-    let failed = |object: &DynamicObject| reason(object, "InstallPlanFailed") == "InstallComponentFailed";
-    let refused = second.until_object(&target, "a refusal", failed).await;
-    let message = refused.data["status"]["conditions"].to_string();
-    assert!(message.contains(&first.target().name), "{message}");
-    let after = first.get(&first.csv("1.0.0")).await;
-    assert_eq!((before.metadata.uid, text(&after, "/status/phase")), (after.metadata.uid.clone(), "Succeeded"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
