@@ -129,3 +129,11 @@ fn options(bundle: &Bundle, certificates: Certificates) -> RenderOptions {
     };
     RenderOptions::v1alpha1(bundle, provider)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_mark_that_is_rendered_is_the_one_that_is_read() {
+        assert_eq!(rukpak_registry::render::IN_COMMON, rukpak_crds::names::IN_COMMON);
+    }
+}

@@ -217,7 +217,7 @@ pub fn render(bundle: &Bundle, options: &RenderOptions) -> Result<Vec<Object>, E
 
 /// Says on a CRD that other installations of the package may use it, too.
 fn in_common(object: Object, package: &str) -> Result<Object, Error> {
-    if object.kind() != "CustomResourceDefinition" {
+    if package.is_empty() || object.kind() != "CustomResourceDefinition" {
         return Ok(object);
     }
     let origin = object.origin().clone();
