@@ -117,6 +117,11 @@ fn health(view: &View<'_>, now: Timestamp) -> Vec<CatalogHealth> {
             name: source.name_any(),
             uid: source.uid().unwrap_or_default(),
         };
+        // Whoever has just begun to look at it knows no better than whoever has seen it.
+        let before = old.iter().find(|old| *health == Health::Unlooked && old.catalog_source_ref == catalog_source_ref);
+        if let Some(before) = before {
+            return before.clone();
+        }
         let new = CatalogHealth { catalog_source_ref, healthy: health.is_ready(), last_updated: now };
         let same = |old: &&CatalogHealth| CatalogHealth { last_updated: now, ..(*old).clone() } == new;
         old.iter().find(same).cloned().unwrap_or(new)
@@ -200,11 +205,18 @@ fn unhealthy(view: &View<'_>) -> Option<String> {
         source.metadata.name.as_ref() == Some(&spec.source)
             && source.metadata.namespace.as_ref() == Some(&spec.source_namespace)
     });
+    let unhealthy = format!("targeted catalogsource {named} unhealthy");
     match found {
         None => Some(format!("targeted catalogsource {named} missing")),
-        Some((_, Health::Failed(_) | Health::Invalid(_))) => Some(format!("targeted catalogsource {named} unhealthy")),
-        Some((_, Health::Ready { .. } | Health::Unlooked)) => None,
+        Some((_, Health::Failed(_) | Health::Invalid(_))) => Some(unhealthy),
+        Some((_, Health::Unlooked)) => Some(unhealthy).filter(|message| was_said(view.subscription, message)),
+        Some((_, Health::Ready { .. })) => None,
     }
+}
+
+fn was_said(subscription: &Subscription, message: &str) -> bool {
+    let mut said = subscription.status.iter().flat_map(|status| &status.conditions);
+    said.any(|said| said.message == message)
 }
 
 fn condition(

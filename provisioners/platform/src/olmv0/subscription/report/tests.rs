@@ -117,6 +117,17 @@ fn only_the_source_that_is_named_makes_it_unhealthy() {
 }
 
 #[test]
+fn whoever_begins_to_look_says_of_a_source_what_was_said_before() {
+    for health in [ready(), Health::Failed("no".to_owned())] {
+        let mut subscription = subscription(Value::Null);
+        let told = status(&view(&subscription, &[source(health)]), NOW);
+        subscription.status = Some(told.clone());
+        let begun = status(&view(&subscription, &[source(Health::Unlooked)]), Timestamp::from_second(60).unwrap());
+        assert!(is_same(&told, &begun), "{begun:?}");
+    }
+}
+
+#[test]
 fn a_failure_is_told_and_times_move_only_with_what_is_said() {
     let (mut subscription, sources) = (subscription(Value::Null), [source(ready())]);
     let failure = || Some(Failure::unsatisfiable("constraints not satisfiable: x".to_owned()));
