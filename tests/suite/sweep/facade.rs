@@ -84,8 +84,8 @@ async fn whatever_happens_to_a_write_subscriptions_end_as_if_it_had_not() {
 async fn measure_all(world: &'static World, gate: &Gate) -> Vec<Undisturbed> {
     gate.arm("", 0, Act::HoldRequest);
     let prepared = stream::iter(Operation::ALL.map(|operation| operation.prepare(world)));
-    let subjects: Vec<Subject> = prepared.buffered(PARALLEL).collect().await;
-    let mut undisturbed = Vec::new();
+    let subjects: Vec<Subject> = Box::pin(prepared.buffered(PARALLEL).collect()).await;
+    let mut writes = Vec::new();
     for (operation, subject) in Operation::ALL.into_iter().zip(&subjects) {
         gate.arm(&subject.case.package, 0, Act::HoldRequest);
         operation.trigger(subject).await;
@@ -95,7 +95,13 @@ async fn measure_all(world: &'static World, gate: &Gate) -> Vec<Undisturbed> {
         while tokio::time::timeout(QUIET, gate.wait_for_more(known)).await.is_ok() {
             known = gate.writes().len();
         }
-        let (writes, end) = (gate.writes(), snapshot::take(&subject.case).await);
+        writes.push(gate.writes());
+    }
+
+    // Now, because the last thing that a controller does need not make the manager write.
+    let mut undisturbed = Vec::new();
+    for ((operation, subject), writes) in Operation::ALL.into_iter().zip(&subjects).zip(writes) {
+        let end = snapshot::take(&subject.case).await;
         assert!(operation.is_reached(&end), "{operation:?}: {end:#}");
         undisturbed.push(Undisturbed { operation, writes, end });
         subject.leave().await;
@@ -155,7 +161,8 @@ async fn batch(world: &'static World, gate: &Gate, points: &[Point], undisturbed
     for ((point, subject), outcome) in points.iter().zip(&subjects).zip(&mut outcomes) {
         let later = until(subject, gate, AGAIN_WITHIN, |now| now == end(point)).await;
         if let (Outcome::Passed, Err(now)) = (&*outcome, later) {
-            *outcome = Outcome::Failed(format!("{point:?}: right at first, and then: {now:#}"));
+            let differences = snapshot::differences(&now, end(point)).join("\n  ");
+            *outcome = Outcome::Failed(format!("{point:?}: right at first, and then\n  {differences}"));
         }
         subject.leave().await;
     }

@@ -159,7 +159,7 @@ impl Case {
     pub fn named(&self, kind: &str, name: &str) -> Target {
         let version = match kind {
             "OperatorGroup" => "operators.coreos.com/v1",
-            "Subscription" | "InstallPlan" | "ClusterServiceVersion" => V1ALPHA1,
+            "CatalogSource" | "Subscription" | "InstallPlan" | "ClusterServiceVersion" => V1ALPHA1,
             "Deployment" => "apps/v1",
             _ => "v1",
         };

@@ -5,7 +5,7 @@ use rukpak_tests::verbs::{self, Target};
 use serde_json::{Value, json};
 
 use crate::olmv0::facade::case::{Case, text};
-use crate::olmv0::facade::world::{GLOBAL, World};
+use crate::olmv0::facade::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -69,8 +69,11 @@ impl Operation {
         let case = Case::within(world, "swept", None).await;
         let (first, newer) = (case.catalog(&[FIRST]).await, case.catalog(&[FIRST, SECOND]).await);
         let approval = if self.is_manual() { "Manual" } else { "Automatic" };
-        let subscription = case.subscription(&json!({"installPlanApproval": approval}));
-        let objects = [case.source(&first), case.group("group", &json!({})), subscription];
+        // In a namespace of its own the CatalogSource is no business of other subjects, whose statuses would name it.
+        let asked = json!({"installPlanApproval": approval, "sourceNamespace": case.space});
+        let mut source = case.source(&first);
+        source["metadata"]["namespace"] = json!(case.space);
+        let objects = [source, case.group("group", &json!({})), case.subscription(&asked)];
         let subject = Subject { case, objects, newer };
         if self == Self::Install {
             return subject;
@@ -96,7 +99,11 @@ impl Operation {
             Self::Install => subject.install().await,
             Self::Approval => subject.approve().await,
             Self::Upgrade | Self::Question => {
-                case.merge_into(&subject.source(), &json!({"spec": {"image": subject.newer}})).await;
+                case.merge_into(
+                    &case.named("CatalogSource", &case.package),
+                    &json!({"spec": {"image": subject.newer}}),
+                )
+                .await;
             }
             Self::Targets => {
                 let targets = json!({"spec": {"targetNamespaces": [case.space]}});
@@ -139,12 +146,7 @@ impl Operation {
 impl Subject {
     /// Deletes everything of it, and waits for nothing: who comes after it should not have to look at it again and again.
     pub async fn leave(&self) {
-        self.case.delete(&self.source()).await;
         self.case.delete(&Target::cluster("v1", "Namespace", &self.case.space)).await;
-    }
-
-    fn source(&self) -> Target {
-        Target::namespaced("operators.coreos.com/v1alpha1", "CatalogSource", GLOBAL, &self.case.package)
     }
 
     async fn install(&self) {

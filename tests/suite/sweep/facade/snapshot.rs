@@ -9,17 +9,18 @@ use rukpak_tests::verbs::{Target, discover};
 use serde_json::{Value, json};
 
 use crate::olmv0::facade::case::Case;
-use crate::olmv0::facade::world::GLOBAL;
 use crate::platform::packages;
 
 const V1ALPHA1: &str = "operators.coreos.com/v1alpha1";
 /// Patterns, and the words that stand for their matches.
-static PATTERNS: LazyLock<[(Regex, &str); 4]> = LazyLock::new(|| {
+static PATTERNS: LazyLock<[(Regex, &str); 5]> = LazyLock::new(|| {
     [
         (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
         (r"\b[0-9a-f]{64}\b", "DIGEST"),
         (r"install-[0-9a-f]{5}\b", "PLAN"),
+        // Generated names are cut where the hash begins.
+        (r"\bPACKAGE\.v[0-9.]*-[0-9a-z]{40,}\b", "GENERATED"),
     ]
     .map(|(pattern, word)| (Regex::new(pattern).expect("it is a pattern"), word))
 });
@@ -33,7 +34,6 @@ pub async fn take(case: &Case) -> Value {
     plans.retain(|plan| plan.metadata.owner_references.iter().flatten().any(|one| Some(&one.uid) == owner.as_ref()));
     plans.sort_by_key(|plan| plan.data["spec"]["generation"].as_i64());
     let versions = list(case, "ClusterServiceVersion").await;
-    let source = Target::namespaced(V1ALPHA1, "CatalogSource", GLOBAL, &case.package);
     let operator = Target::cluster("operators.coreos.com/v1", "Operator", &case.target().name);
     let deployment = case.find(&case.target()).await;
     let workload = owned(case, &case.named("Deployment", packages::DEPLOYMENT), deployment.as_ref()).await;
@@ -47,7 +47,7 @@ pub async fn take(case: &Case) -> Value {
         "group": case.find(&case.named("OperatorGroup", "group")).await.map(|object| {
             json!({"namespaces": object.data["status"]["namespaces"], "conditions": conditions(&object)})
         }),
-        "source": case.find(&source).await.map(|object| {
+        "source": case.find(&case.named("CatalogSource", &case.package)).await.map(|object| {
             object.data["status"]["connectionState"]["lastObservedState"].clone()
         }),
         "operator": case.find(&operator).await.filter(|_| deployment.is_some()).map(|object| of_operator(&object)),
@@ -87,25 +87,16 @@ async fn owned(case: &Case, target: &Target, deployment: Option<&DynamicObject>)
 fn of_subscription(object: &DynamicObject, plans: &[DynamicObject]) -> Value {
     let status = &object.data["status"];
     let referenced = status["installPlanRef"]["uid"].as_str();
-    let healthy: Vec<&Value> = catalogs(status).filter(|health| is_own(health, object)).collect();
+    let health = status["catalogHealth"].as_array().into_iter().flatten();
     json!({
         "state": status["state"],
         "currentCSV": status["currentCSV"],
         "installedCSV": status["installedCSV"],
         "installPlanGeneration": status["installPlanGeneration"],
         "plan": plans.iter().position(|plan| plan.metadata.uid.as_deref() == referenced),
-        "catalogHealth": healthy.iter().map(|health| &health["healthy"]).collect::<Vec<_>>(),
+        "catalogHealth": health.map(|health| &health["healthy"]).collect::<Vec<_>>(),
         "conditions": conditions(object),
     })
-}
-
-fn catalogs(status: &Value) -> impl Iterator<Item = &Value> {
-    status["catalogHealth"].as_array().into_iter().flatten()
-}
-
-/// Others come and go with other subjects.
-fn is_own(health: &Value, subscription: &DynamicObject) -> bool {
-    health["catalogSourceRef"]["name"] == subscription.data["spec"]["source"]
 }
 
 fn of_plan(object: &DynamicObject) -> Value {
