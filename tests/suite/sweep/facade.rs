@@ -1,5 +1,5 @@
-//! OLM v0's API under the sweep: at each write of `rukpak-platform` that follows from what a user does to a Subscription and its neighbours,
-//! the program is killed, refused or left without an answer. In the end everything says what it says where nothing has happened.
+//! OLM v0's API under the sweep: at each write of `rukpak-platform` that follows from what a user does to a Subscription and its
+//! neighbours, the program is killed, refused or left without an answer. In the end everything says what it says where nothing has happened.
 //!
 //! What is taken over from OLM v0 is written by `rukpakctl`, and swept beside it (`olmv0::kills`).
 
@@ -63,7 +63,7 @@ async fn whatever_happens_to_a_write_subscriptions_end_as_if_it_had_not() {
     let (world, gate) = World::gated().await;
     // Cases hold on to their world.
     let world: &'static World = Box::leak(Box::new(world));
-    let undisturbed = measure_all(world, &gate).await;
+    let undisturbed = Box::pin(measure_all(world, &gate)).await;
     let mut table = Table::default();
     for known in &undisturbed {
         table.rows.insert(row(known.operation), Row { writes: known.writes.len(), ..Row::default() });
@@ -149,7 +149,7 @@ fn some(operation: Operation, writes: usize, index: usize) -> Vec<Point> {
 async fn batch(world: &'static World, gate: &Gate, points: &[Point], undisturbed: &[Undisturbed]) -> Vec<Outcome> {
     gate.arm("", 0, Act::HoldRequest);
     let prepared = stream::iter(points.iter().map(|point| point.operation.prepare(world)));
-    let subjects: Vec<Subject> = prepared.buffered(PARALLEL).collect().await;
+    let subjects: Vec<Subject> = Box::pin(prepared.buffered(PARALLEL).collect()).await;
     let end = |point: &Point| {
         let known = undisturbed.iter().find(|known| known.operation == point.operation);
         &known.expect("all were measured").end

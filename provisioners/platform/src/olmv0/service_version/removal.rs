@@ -34,10 +34,14 @@ pub(super) fn removal(
     let installed = seen.active.as_ref().map(|active| &active.name);
     let current = [Some(&seen.wanted.name), installed].into_iter().flatten();
     let mut current = current.filter_map(|name| noted.get_key_value(name));
-    if current.clone().any(|(name, uid)| there.get(name) == Some(uid)) {
+    let is_there = |(name, uid): (&String, &String)| there.get(name) == Some(uid);
+    if current.clone().any(is_there) {
         return Removal::No;
     }
-    current.next().map_or(Removal::No, |(name, uid)| Removal::UnlessThere { name: name.clone(), uid: uid.clone() })
+    // An upgrade that was done while nobody looked has none yet: those that it replaces count.
+    let before = || noted.iter().next_back().filter(|_| !noted.iter().any(is_there));
+    let gone = current.next().or_else(before);
+    gone.map_or(Removal::No, |(name, uid)| Removal::UnlessThere { name: name.clone(), uid: uid.clone() })
 }
 
 #[cfg(test)]
@@ -96,5 +100,8 @@ mod tests {
         let done = seen("v2", Some("v2"), Stage::Succeeded);
         assert_eq!(removal(&done, (false, true), &both, &named(&[("v2", "w")])), Removal::No, "replaced");
         assert_eq!(removal(&done, (false, true), &both, &old), gone("v2", "w"));
+        assert_eq!(removal(&done, (false, true), &old, &old), Removal::No, "the new one is not made yet");
+        let nothing = removal(&done, (false, true), &old, &BTreeMap::new());
+        assert_eq!(nothing, gone("v1", "u"), "it was deleted while the upgrade went on");
     }
 }
