@@ -7,6 +7,7 @@
 //! offer       a catalog as it was read -> one of the world
 //! set         a bundle -> the packages that have to be installed with it
 //! reach       a bundle -> the packages that can matter to it
+//! together    an upgrade -> the upgrades that have to be made with it
 //! candidates  a request or a constraint -> the nodes that meet it, by preference
 //! rules       what holds for every solution, as clauses
 //! oracle      whether some rules can hold together (a SAT solver), and the fewest that cannot
@@ -25,6 +26,7 @@ mod reach;
 mod resolve;
 mod rules;
 pub mod set;
+mod together;
 mod world;
 
 pub use answer::{Answer, BundleId, Fact, Missing, Need, Refusal, Step, explain};
@@ -33,4 +35,5 @@ pub use facts::{Facts, PACKAGE, Property, Unreadable};
 pub use order::newest_first;
 pub use reach::reach;
 pub use resolve::resolve;
+pub use together::{Mover, together};
 pub use world::{Catalog, CatalogName, Entry, Installed, Package, Request, World};
