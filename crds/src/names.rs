@@ -103,6 +103,9 @@ pub const NEEDED_BY: &str = "core.rukpak.io/needed-by";
 /// Annotation on the same objects, by their owner: `"true"` lets them be deleted, and upgraded, although others need what they have
 /// installed (additive).
 pub const IGNORE_DEPENDENTS: &str = "core.rukpak.io/ignore-dependents";
+/// Annotation on a BundleDeployment of a ClusterExtension: the upgrades that are made together with its own, as JSON, and why they were
+/// taken back, if they were (additive).
+pub const UPGRADED_WITH: &str = "core.rukpak.io/upgraded-with";
 /// Annotation on a BundleDeployment of a ClusterExtension: the fields of its spec that the extension sets now and may set no more later,
 /// with commas between them. What others set is left to them (additive).
 pub const EXTENSION_FIELDS: &str = "core.rukpak.io/extension-fields";

@@ -7,6 +7,8 @@
 //! takeover    which bundle operator-controller has installed before  pure
 //! upgrade     which newer version is left out, and by what           pure
 //! decide      what the BundleDeployment is to be                     pure
+//! course      upgrades that only go together: begun, followed        catalogs
+//! set         what is noted of them, and what becomes of them        pure
 //! optional    what else it asks of the BundleDeployment, if anything pure
 //! progress    how far the BundleDeployment is                        pure
 //! revisions   which of its revisions are there                       pure
@@ -16,6 +18,7 @@
 //! One BundleDeployment for each extension; the provisioner does the rest, and needs no catalog for it. No finalizer: deletion is garbage
 //! collection by owner references.
 
+mod course;
 mod decide;
 mod deployment;
 mod offers;
@@ -23,6 +26,7 @@ mod optional;
 mod progress;
 mod report;
 mod revisions;
+mod set;
 mod start;
 mod takeover;
 mod upgrade;
@@ -44,10 +48,12 @@ use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 
+use self::course::{Sought, Together, course};
 use self::decide::{Next, Resolution, decide};
-use self::deployment::Existing;
+use self::deployment::{Existing, Target};
 use self::offers::Answer;
 use self::progress::{Progress, progress};
+use self::set::Set;
 use self::upgrade::Upgrade;
 use super::catalogs::Catalogs;
 use super::cluster_catalog::changed;
@@ -180,37 +186,69 @@ async fn towards(
         Ok(Existing::Ours(_) | Existing::Nothing) => {}
     }
     if let Some(left) = &left {
-        let (progress, class) = apply(extension, (left, false), deployment.as_deref(), None, context).await;
+        let target = Target { bundle: left, has_packages: false, set: None };
+        let (progress, class) = apply(extension, target, deployment.as_deref(), None, context).await;
         return (report(progress), class);
     }
-    let asking = Asking::Extension(extension);
-    let policy = match asking.policy() {
+    // What was begun together is ended before anything else is looked for.
+    if let Some(live) = deployment.as_deref()
+        && let Some(course) = Box::pin(course(extension, filter, live, context)).await
+    {
+        let target = Target { bundle: &course.wanted, has_packages: true, set: Some(&course.noted) };
+        let (progress, class) = apply(extension, target, Some(live), installed.as_ref(), context).await;
+        let progress = course.told(progress);
+        let upgrade = if course.noted.failure.is_none() { Upgrade::Nothing } else { Upgrade::Unlooked };
+        return (report::Report { catalog: course.data, upgrade, ..report(progress) }, class);
+    }
+    let policy = match Asking::Extension(extension).policy() {
         Ok(policy) => policy,
         Err(fault) => return (report(Progress::InvalidConfiguration(fault)), None),
     };
-    let (resolution, upgrade, untold) = resolve(&asking, policy, (filter, installed.as_ref()), context).await;
+    let live = deployment.as_deref();
+    let Resolved { resolution, upgrade, untold, begun } =
+        resolve(extension, policy, (filter, installed.as_ref(), live), context).await;
+    if let Some(set) = &begun
+        && let Some(bundle) = set.wanted(&extension.name_any())
+    {
+        let target = Target { bundle, has_packages: true, set: Some(set) };
+        let (progress, class) = apply(extension, target, live, installed.as_ref(), context).await;
+        return (report::Report { catalog: resolution.data(), upgrade, ..report(progress) }, class);
+    }
+    let over = live.and_then(Set::noted).filter(|set| set.stands(&extension.name_any(), installed.as_ref()));
     let (progress, class) = match decide(filter, installed.as_ref(), &resolution) {
-        Next::Leave { message } => leave(extension, message, deployment.as_deref(), context).await,
+        Next::Leave { message } => leave(extension, message, (live, over.as_ref()), context).await,
         Next::Apply(wanted) => {
             let has_packages = match &resolution {
                 Resolution::Found { has_packages, .. } => *has_packages,
                 // It was found to have them when it was chosen.
-                Resolution::Failed { .. } => deployment.as_deref().is_some_and(deployment::has_packages),
+                Resolution::Failed { .. } => live.is_some_and(deployment::has_packages),
             };
-            apply(extension, (&wanted, has_packages), deployment.as_deref(), installed.as_ref(), context).await
+            let target = Target { bundle: &wanted, has_packages, set: over.as_ref() };
+            apply(extension, target, live, installed.as_ref(), context).await
         }
     };
     (report::Report { catalog: resolution.data(), upgrade, ..report(progress) }, class.or(untold))
 }
 
-/// Finds the bundle that is to be installed, and has installed what it depends on, as far as the policy says so. Returns with it what is
-/// known of newer versions, and when to try again if something could not be asked for.
+/// What is to be installed.
+struct Resolved {
+    resolution: Resolution,
+    /// What is known of newer versions.
+    upgrade: Upgrade,
+    /// When to try again if something could not be asked for.
+    untold: Option<Class>,
+    /// Upgrades that are made together now.
+    begun: Option<Set>,
+}
+
+/// Finds the bundle that is to be installed, and has installed what it depends on, as far as the policy says so.
 async fn resolve(
-    asking: &Asking<'_>,
+    extension: &ClusterExtension,
     policy: DependencyPolicy,
-    (filter, installed): (&CatalogFilter, Option<&Identity>),
+    (filter, installed, live): (&CatalogFilter, Option<&Identity>, Option<&BundleDeployment>),
     context: &Context,
-) -> (Resolution, Upgrade, Option<Class>) {
+) -> Resolved {
+    let asking = &Asking::Extension(extension);
     let known = &context.dependencies;
     known.begin(&context.offered).await;
     let package = &filter.package_name;
@@ -226,7 +264,20 @@ async fn resolve(
     if answer.needy.is_some() && known.learn(&context.offered).await {
         answer = offers::resolve(filter, installed, dependencies, context).await;
     }
-    let Answer { mut resolution, upgrade, needy } = answer;
+    let Answer { mut resolution, mut upgrade, needy } = answer;
+    if policy != DependencyPolicy::Refuse
+        && upgrade.is_held()
+        && let Some(live) = live
+    {
+        match Box::pin(course::seek(extension, live, context)).await {
+            Sought::Nothing => {}
+            Sought::Tried(why) => upgrade.add(&why),
+            Sought::Found(found) => {
+                let (begun, untold) = agree(asking, policy, *found, (&mut upgrade, context)).await;
+                return Resolved { resolution, upgrade, untold, begun };
+            }
+        }
+    }
 
     let obtained = match &needy {
         Some(needy) => {
@@ -237,14 +288,42 @@ async fn resolve(
         None => Ok(String::new()),
     };
     let untold = resolution.explained(&obtained);
-    (resolution, upgrade, untold)
+    Resolved { resolution, upgrade, untold, begun: None }
+}
+
+/// Has somebody agree that upgrades are made together, if the policy says so. Returns them once that is so, and when to try again if
+/// nobody could be asked.
+async fn agree(
+    asking: &Asking<'_>,
+    policy: DependencyPolicy,
+    Together { set, needy, others }: Together,
+    (upgrade, context): (&mut Upgrade, &Context),
+) -> (Option<Set>, Option<Class>) {
+    let answer = match policy {
+        DependencyPolicy::Propose => context.dependencies.ask(asking, &needy, &others, &context.client).await,
+        DependencyPolicy::Refuse | DependencyPolicy::Install => Ok(None),
+    };
+    match answer {
+        Ok(None) => {
+            *upgrade = Upgrade::Nothing;
+            (Some(set), None)
+        }
+        Ok(Some(waiting)) => {
+            upgrade.add(&waiting);
+            (None, None)
+        }
+        Err(error) => {
+            upgrade.add(&format!("what goes with it cannot be asked for: {}", Chain(&error)));
+            (None, Some(Class::Transient))
+        }
+    }
 }
 
 /// Leaves the BundleDeployment at what it installs, for the reason `message`; what else is asked of it is done all the same.
 async fn leave(
     extension: &ClusterExtension,
     message: String,
-    live: Option<&BundleDeployment>,
+    (live, over): (Option<&BundleDeployment>, Option<&Set>),
     context: &Context,
 ) -> (Progress, Option<Class>) {
     let optional = match optional::fields(extension) {
@@ -252,7 +331,7 @@ async fn leave(
         Err(fault) => return (Progress::InvalidConfiguration(fault), None),
     };
     let Some(live) = live else { return (Progress::Retrying(message), None) };
-    match deployment::keep(extension, optional, live, context).await {
+    match deployment::keep(extension, (optional, over), live, context).await {
         Ok(()) => (Progress::Retrying(message), None),
         Err(error) => {
             let class = class(&error);
@@ -268,15 +347,15 @@ fn class(error: &api::Error) -> Class {
     if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal }
 }
 
-/// Makes the BundleDeployment install `wanted`, of which may be known that the packages which it depends on are there; how far it is,
-/// and when to try again if nobody tells us.
+/// Makes the BundleDeployment install the target; how far it is, and when to try again if nobody tells us.
 async fn apply(
     extension: &ClusterExtension,
-    (wanted, has_packages): (&Identity, bool),
+    target: Target<'_>,
     live: Option<&BundleDeployment>,
     installed: Option<&Identity>,
     context: &Context,
 ) -> (Progress, Option<Class>) {
+    let wanted = target.bundle;
     if let Err(message) = deployment::check_bundle(wanted) {
         return (Progress::Blocked(wanted.wrapped(&message)), None);
     }
@@ -287,7 +366,7 @@ async fn apply(
         Ok(optional) => optional,
         Err(fault) => return (Progress::InvalidConfiguration(fault), None),
     };
-    match deployment::apply(extension, (wanted, has_packages), optional, live, context).await {
+    match deployment::apply(extension, target, optional, live, context).await {
         Ok(deployment) => (progress(&deployment, wanted, installed), None),
         Err(error) => (Progress::Retrying(wanted.wrapped(&Chain(&error).to_string())), Some(class(&error))),
     }

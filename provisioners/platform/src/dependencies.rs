@@ -277,7 +277,8 @@ impl Dependencies {
         others.filter_map(|release| self.described(release)).collect()
     }
 
-    fn described(&self, release: &Release) -> Option<Installed> {
+    /// What is known of a release.
+    pub fn described(&self, release: &Release) -> Option<Installed> {
         let facts = self.known(release).or_else(|| release.facts().map(Arc::new))?;
         Some(Installed { name: release.bundle.clone(), facts })
     }

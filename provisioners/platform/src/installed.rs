@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kube::{Api, Client, ResourceExt};
 use rukpak_crds::{Bundle, BundleDeployment};
 use rukpak_runtime::api::Error;
+use serde::{Deserialize, Serialize};
 
 /// Annotation of the Bundle, and of the BundleDeployment: name of the package. operator-controller's, as those below.
 pub(crate) const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
@@ -18,7 +19,7 @@ pub(crate) const BUNDLE_RELEASE: &str = "olm.operatorframework.io/bundle-release
 pub(crate) const BUNDLE_REFERENCE: &str = "olm.operatorframework.io/bundle-reference";
 
 /// What a bundle is to the catalogs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     /// Name of the package.
     pub package: String,

@@ -13,6 +13,7 @@ use rukpak_runtime::api::Error;
 use serde_json::{Map, Value, json};
 
 use super::Context;
+use super::set::Set;
 use crate::image::warn_of_tag;
 use crate::installed::Identity;
 
@@ -31,6 +32,16 @@ pub(super) enum Existing {
     Leaving(String),
     /// Somebody else's. In words.
     Foreign(String),
+}
+
+/// What a BundleDeployment is to install.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub bundle: &'a Identity,
+    /// Whether it is known that the packages which the bundle depends on are there.
+    pub has_packages: bool,
+    /// The upgrades that are made together with this one.
+    pub set: Option<&'a Set>,
 }
 
 /// The extension that a BundleDeployment was made for.
@@ -110,19 +121,20 @@ pub(super) fn check_bundle(bundle: &Identity) -> Result<(), String> {
     rules::check(&rules::BUNDLE_VERSION, version).map_err(|violation| format!("{violation}: {version:?}"))
 }
 
-/// Makes the BundleDeployment install `bundle`, as the extension configures it, with the `optional` fields of its spec; it may be known
-/// that the packages which the bundle depends on are there. Writes nothing if it does already.
+/// Makes the BundleDeployment install the target, as the extension configures it, with the `optional` fields of its spec. Writes nothing
+/// if it does already.
 #[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn apply(
     extension: &ClusterExtension,
-    (bundle, has_packages): (&Identity, bool),
+    Target { bundle, has_packages, set }: Target<'_>,
     optional: Map<String, Value>,
     live: Option<&BundleDeployment>,
     context: &Context,
 ) -> Result<Arc<BundleDeployment>, Error> {
     // Whoever said more on the BundleDeployment is not contradicted.
     let says_more = live.is_some_and(|live| ignored(live) == Some("true"));
-    let body = desired(extension, (bundle, has_packages && !says_more), optional);
+    let mut body = desired(extension, (bundle, has_packages && !says_more), optional);
+    note(&mut body, set);
     if let Some(live) = live.filter(|live| is_applied(&body, live)) {
         return Ok(Arc::new(live.clone()));
     }
@@ -138,16 +150,17 @@ pub(super) async fn apply(
     Ok(Arc::new(written))
 }
 
-/// Sets the `optional` fields alone: it is not known now which bundle is to be installed, and what is stays.
+/// Sets the `optional` fields and the note of a set alone: it is not known now which bundle is to be installed, and what is stays.
 #[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn keep(
     extension: &ClusterExtension,
-    optional: Map<String, Value>,
+    (optional, set): (Map<String, Value>, Option<&Set>),
     live: &BundleDeployment,
     context: &Context,
 ) -> Result<(), Error> {
     let Some(bundle) = Identity::read(live.annotations()) else { return Ok(()) };
-    let body = kept(desired(extension, (&bundle, false), optional), live);
+    let mut body = kept(desired(extension, (&bundle, false), optional), live);
+    note(&mut body, set);
     if !is_applied(&body, live) {
         write(extension, body, Some(live), context).await?;
     }
@@ -165,6 +178,17 @@ fn kept(mut body: Value, live: &BundleDeployment) -> Value {
         }
     }
     body
+}
+
+/// Adds what is noted of a set. On the way back a CRD may lose again what the upgrade has added: what guards stored objects stays on.
+fn note(body: &mut Value, set: Option<&Set>) {
+    let Some(set) = set else { return };
+    let Some(annotations) = body["metadata"]["annotations"].as_object_mut() else { return };
+    annotations.insert(names::UPGRADED_WITH.to_owned(), json!(set.text()));
+    let is_way_back = set.failure.is_some() && !set.is_over;
+    if is_way_back && annotations.get(SAFE_CRD_UPGRADE).is_some_and(|safety| safety == "strict") {
+        annotations.remove(SAFE_CRD_UPGRADE);
+    }
 }
 
 async fn write(
@@ -259,9 +283,9 @@ fn is_applied(body: &Value, live: &BundleDeployment) -> bool {
     let Ok(spec) = serde_json::to_value(&live.spec) else { return false };
     let annotations = live.annotations();
     let has = |(key, value): (&String, &Value)| annotations.get(key).map(String::as_str) == value.as_str();
-    // A field that the extension sets no more is known by this alone: the watch does not keep whose it is.
-    let has_no_more = annotations.contains_key(names::EXTENSION_FIELDS)
-        && body["metadata"]["annotations"].get(names::EXTENSION_FIELDS).is_none();
+    // What is said no more, as a field that the extension set, is known by these alone: the watch does not keep whose it is.
+    let is_gone = |key: &&str| annotations.contains_key(*key) && body["metadata"]["annotations"].get(*key).is_none();
+    let has_no_more = [names::EXTENSION_FIELDS, names::UPGRADED_WITH].iter().any(is_gone);
     !has_no_more
         && body["spec"].as_object().is_some_and(|wanted| wanted.iter().all(|(field, value)| spec[field] == *value))
         && body["metadata"]["annotations"].as_object().is_some_and(|wanted| wanted.iter().all(has))

@@ -49,6 +49,36 @@ struct Asked {
     catalog: Arc<Catalog>,
 }
 
+/// A version that may take the place of what is installed.
+pub(super) struct Wish {
+    pub identity: Identity,
+    pub bundle: Bundle,
+    /// Its catalog.
+    pub catalog: String,
+}
+
+/// What the catalogs would make of a request if nobody depended on anybody.
+#[derive(Default)]
+pub(super) struct Wishes {
+    /// The versions that may take the place of what is installed, the preferred one first.
+    pub all: Vec<Wish>,
+    /// What is deprecated, if a catalog says.
+    pub data: Option<Deprecations>,
+    /// Whether the catalogs could be asked.
+    pub is_known: bool,
+}
+
+/// So many versions are thought of for one extension.
+const MOST_WISHES: usize = 8;
+
+/// What is asked, and whom.
+struct Question {
+    range: Option<Constraint>,
+    asked: Vec<Asked>,
+    /// Whether there is a catalog that could say more another time.
+    has_catalog: bool,
+}
+
 /// Finds the bundle that is to be installed.
 pub(super) async fn resolve(
     filter: &CatalogFilter,
@@ -56,22 +86,53 @@ pub(super) async fn resolve(
     dependencies: Dependencies<'_>,
     context: &Context,
 ) -> Answer {
-    let unasked = |message: String| Answer {
-        resolution: Resolution::Failed { message, has_catalog: true },
-        upgrade: Upgrade::Unlooked,
-        needy: None,
-    };
-    let range = match filter.version.as_deref().filter(|text| !text.is_empty()).map(Constraint::parse).transpose() {
-        Ok(range) => range,
-        Err(error) => {
-            let text = filter.version.as_deref().unwrap_or_default();
-            return unasked(format!("desired version range {text:?} is invalid: {error}"));
+    let Question { range, asked, has_catalog } = match question(filter, context).await {
+        Ok(question) => question,
+        Err(message) => {
+            let resolution = Resolution::Failed { message, has_catalog: true };
+            return Answer { resolution, upgrade: Upgrade::Unlooked, needy: None };
         }
     };
-    let selected = match selected(filter, context) {
-        Ok(selected) => selected,
-        Err(error) => return unasked(error.to_string()),
-    };
+    let request = request(filter, range.as_ref(), installed, dependencies.are_ignored);
+    answer(&asked, request, installed, (context.requires_digests, dependencies), has_catalog)
+}
+
+/// Finds what may take the place of `installed`, whatever it needs and whoever needs it.
+pub(super) async fn wishes(filter: &CatalogFilter, installed: &Identity, context: &Context) -> Wishes {
+    let Ok(Question { range, asked, .. }) = question(filter, context).await else { return Wishes::default() };
+    let request = request(filter, range.as_ref(), Some(installed), true);
+    wished(&asked, request, installed, context.requires_digests)
+}
+
+/// The same. Pure.
+fn wished(asked: &[Asked], request: Request<'_>, installed: &Identity, requires_digests: bool) -> Wishes {
+    let mut held = offers(asked, request.package, Cow::Borrowed);
+    let mut wishes = Wishes { is_known: true, ..Wishes::default() };
+    while wishes.all.len() < MOST_WISHES {
+        let Ok(resolved) = resolve::resolve(&of(&held), request) else { break };
+        let (bundle, catalog) = (resolved.bundle.clone(), resolved.catalog.to_owned());
+        wishes.data.get_or_insert_with(|| deprecations(resolved.package));
+        let identity = identity(request.package, &bundle);
+        if identity == *installed {
+            break;
+        }
+        for (_, _, package) in &mut held {
+            package.to_mut().bundles.remove(&bundle.name);
+        }
+        if !requires_digests || image::require_digest(&catalog, &bundle.name, bundle.image.as_deref()).is_ok() {
+            wishes.all.push(Wish { identity, bundle, catalog });
+        }
+    }
+    wishes
+}
+
+/// Gathers what there is; says what keeps the catalogs from being asked.
+async fn question(filter: &CatalogFilter, context: &Context) -> Result<Question, String> {
+    let text = filter.version.as_deref().filter(|text| !text.is_empty());
+    let range = text.map(Constraint::parse).transpose().map_err(|error| {
+        format!("desired version range {:?} is invalid: {error}", filter.version.as_deref().unwrap_or_default())
+    })?;
+    let selected = selected(filter, context).map_err(|error| error.to_string())?;
     let has_catalog = !selected.is_empty();
     let mut asked = Vec::new();
     for catalog in selected.iter().filter(|catalog| catalog.spec.availability_mode == AvailabilityMode::Available) {
@@ -81,18 +142,26 @@ pub(super) async fn resolve(
             // What is installed must not depend on who answers today.
             Err(error) => {
                 let package = &filter.package_name;
-                let message = format!(
+                return Err(format!(
                     "error walking catalogs: error getting package {package:?} from catalog {name:?}: {error}{}; to do without it, \
                      leave it out by spec.source.catalog.selector, or set its spec.availabilityMode to Unavailable",
                     progress(catalog)
-                );
-                return unasked(message);
+                ));
             }
         }
     }
-    let request = Request {
+    Ok(Question { range, asked, has_catalog })
+}
+
+fn request<'a>(
+    filter: &'a CatalogFilter,
+    range: Option<&'a Constraint>,
+    installed: Option<&'a Identity>,
+    ignores_dependencies: bool,
+) -> Request<'a> {
+    Request {
         package: &filter.package_name,
-        version: range.as_ref(),
+        version: range,
         channels: &filter.channels,
         installed: installed.map(|installed| Installed {
             name: &installed.name,
@@ -100,9 +169,8 @@ pub(super) async fn resolve(
             release: installed.release.as_deref(),
         }),
         is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
-        ignores_dependencies: dependencies.are_ignored,
-    };
-    answer(&asked, request, installed, (context.requires_digests, dependencies), has_catalog)
+        ignores_dependencies,
+    }
 }
 
 /// What comes of the request. Pure.
@@ -215,23 +283,28 @@ fn found(
         image::require_digest(resolved.catalog, bundle, image).map_err(|error| error.to_string())?;
     }
 
-    let bundle = Identity {
-        package: request.package.to_owned(),
-        name: resolved.bundle.name.clone(),
-        version: resolved.bundle.version_text.clone(),
-        reference: resolved.bundle.image.clone().unwrap_or_default(),
-        release: resolved.bundle.version.as_ref().and_then(|version| version.release()).map(str::to_owned),
-    };
+    let (bundle, data) = (identity(request.package, resolved.bundle), deprecations(resolved.package));
+    Ok(Resolution::Found { bundle, data, has_packages })
+}
+
+fn identity(package: &str, bundle: &Bundle) -> Identity {
+    Identity {
+        package: package.to_owned(),
+        name: bundle.name.clone(),
+        version: bundle.version_text.clone(),
+        reference: bundle.image.clone().unwrap_or_default(),
+        release: bundle.version.as_ref().and_then(|version| version.release()).map(str::to_owned),
+    }
+}
+
+fn deprecations(package: &Package) -> Deprecations {
     let said = |message: &Option<String>| message.clone().filter(|message| !message.is_empty());
-    let package = resolved.package;
-    let channels = package.channels.values();
-    let bundles = package.bundles.values();
-    let data = Deprecations {
+    let (channels, bundles) = (package.channels.values(), package.bundles.values());
+    Deprecations {
         package: said(&package.deprecation),
         channels: channels.filter_map(|one| Some((one.name.clone(), said(&one.deprecation)?))).collect(),
         bundles: bundles.filter_map(|one| Some((one.name.clone(), said(&one.deprecation)?))).collect(),
-    };
-    Ok(Resolution::Found { bundle, data, has_packages })
+    }
 }
 
 /// The refusal, and the way out if there is one: nobody notes which APIs are there.

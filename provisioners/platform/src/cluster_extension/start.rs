@@ -1,5 +1,6 @@
 //! Watches ClusterExtensions and works them off.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt;
@@ -12,6 +13,7 @@ use rukpak_runtime::watch::Change;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
+use super::set::Set;
 use super::{Context, deployment, reconcile};
 use crate::follow::Optional;
 use crate::metrics;
@@ -27,10 +29,14 @@ pub(crate) struct Wake {
 }
 
 impl Wake {
-    /// Of the extension that a BundleDeployment was made for, and of one whose name it has taken.
+    /// Of the extension that a BundleDeployment was made for, of those that are upgraded together with it, and of one whose name it has
+    /// taken.
     pub fn deployment(&self, deployment: &BundleDeployment) {
         let names = [deployment::owner(deployment), deployment.metadata.name.clone()];
-        let mut names: Vec<String> = names.into_iter().flatten().collect();
+        let members = Set::noted(deployment).map(|set| set.members);
+        let members = members.into_iter().flat_map(BTreeMap::into_keys);
+        let mut names: Vec<String> = names.into_iter().flatten().chain(members).collect();
+        names.sort();
         names.dedup();
         for name in names {
             if self.extensions.get(&ObjectRef::new(&name)).is_some() {

@@ -33,6 +33,21 @@ pub(super) enum Upgrade {
     Available { reason: &'static str, message: String },
 }
 
+impl Upgrade {
+    /// Whether there is a version that is not taken for what it needs, or for who needs the one that is installed.
+    pub fn is_held(&self) -> bool {
+        matches!(self, Self::Available { reason: DEPENDENCIES | DEPENDENTS, .. })
+    }
+
+    /// Says more of why it is not taken.
+    pub fn add(&mut self, more: &str) {
+        if let Self::Available { message, .. } = self {
+            message.push_str("; ");
+            message.push_str(more);
+        }
+    }
+}
+
 /// Looks for a version that is newer than `installed`, which is what is chosen, or stays because nothing is. One whose dependencies
 /// are not installed is told of as well.
 pub(super) fn look(

@@ -161,7 +161,10 @@ impl Dependencies {
     }
 
     /// Asks whether these may be installed. Returns what is waited for; nothing if that was agreed to.
-    async fn ask(
+    ///
+    /// # Errors
+    /// The API server refused a request, or did not answer.
+    pub async fn ask(
         &self,
         asking: &Asking<'_>,
         needy: &Needy,

@@ -1,0 +1,280 @@
+//! How extensions take part in a [set](super::set) of upgrades: what goes together is found, begun, followed and taken back. I/O:
+//! catalogs are read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+use rukpak_crds::olm::cluster_extension::CatalogFilter;
+use rukpak_crds::olm::{ClusterExtension, deployment_name};
+use rukpak_crds::plan::PlannedDependency;
+use rukpak_crds::{ApprovalPolicy, BundleDeployment, DependencyPolicy, names};
+use rukpak_resolver::set::{Member, Needy};
+use rukpak_resolver::{Mover, together};
+
+use super::decide::Deprecations;
+use super::offers::{Wish, Wishes, wishes};
+use super::progress::Progress;
+use super::set::{Change, Set, Standing, installed, is_settled, standing, was_installed};
+use super::{Context, deployment, optional};
+use crate::catalogs::in_status;
+use crate::dependencies::Dependent;
+use crate::dependencies::obtain::Asking;
+use crate::installed::Identity;
+
+/// What an extension does as a member of a set.
+pub(super) struct Course {
+    /// What its BundleDeployment installs.
+    pub wanted: Identity,
+    /// What is noted on that.
+    pub noted: Set,
+    /// What is deprecated, if a catalog says.
+    pub data: Option<Deprecations>,
+    name: String,
+}
+
+/// What an extension goes together with.
+pub(super) enum Sought {
+    /// Nothing, or others begin.
+    Nothing,
+    /// What did not come about before. In words.
+    Tried(String),
+    /// Upgrades that can be begun.
+    Found(Box<Together>),
+}
+
+/// Upgrades that only go together.
+pub(super) struct Together {
+    pub set: Set,
+    /// That of the extension.
+    pub needy: Needy,
+    /// Those of the others, as a Plan has them.
+    pub others: Vec<Member>,
+}
+
+impl Course {
+    /// What is said of it, where its BundleDeployment is so far.
+    pub fn told(&self, progress: Progress) -> Progress {
+        let Self { name, noted, .. } = self;
+        match (noted.failure.is_some(), progress) {
+            (false, Progress::Succeeded) if !noted.is_over => {
+                let others = noted.others(name);
+                Progress::RollingOut(format!(
+                    "upgraded together with {others}: waiting until all of them are installed"
+                ))
+            }
+            (true, Progress::Succeeded | Progress::RollingOut(_)) => Progress::Retrying(noted.told(name)),
+            (true, Progress::Retrying(why) | Progress::DeadlineExceeded(why)) => {
+                Progress::Retrying(format!("{}; going back: {why}", noted.told(name)))
+            }
+            (_, progress) => progress,
+        }
+    }
+}
+
+/// The part of an extension in a set that was begun; `None` if it has none, or none any more.
+pub(super) async fn course(
+    extension: &ClusterExtension,
+    filter: &CatalogFilter,
+    live: &BundleDeployment,
+    context: &Context,
+) -> Option<Course> {
+    let name = extension.name_any();
+    let set = followed(&name, live, context)?;
+    // Somebody may be deleted meanwhile.
+    context.dependencies.installed_for(&Dependent::Extension(name.clone()));
+    let noted = if set.leader == name { led(set, live, context).await } else { set };
+    let Change { from, to } = noted.members.get(&name)?.clone();
+    let Wishes { all, data, .. } = wishes(filter, &from, context).await;
+    let is_back = noted.failure.is_some();
+    let wanted = if is_back { from } else { to };
+
+    // A note is believed where it says what may be done anyway: who may write it may not write everything that it speaks of.
+    let is_begun = Identity::read(live.annotations()).as_ref() == Some(&wanted);
+    let is_permitted =
+        if is_back { was_installed(&wanted, live) } else { all.iter().any(|one| one.identity == wanted) };
+    if !is_begun && !is_permitted {
+        if noted.leader != name {
+            context.dependencies.answered(Dependent::Extension(noted.leader));
+        }
+        return None;
+    }
+    Some(Course { wanted, noted, data, name })
+}
+
+/// The note of a set that the extension is in and that is not over: its own, or that of the leader.
+fn followed(name: &str, live: &BundleDeployment, context: &Context) -> Option<Set> {
+    let is_member = |set: &Set| set.wanted(name).is_some();
+    if let Some(own) = Set::noted(live).filter(|set| set.leader == name && is_member(set)) {
+        return Some(own);
+    }
+    let others = context.deployments.state();
+    let led = others.iter().filter(|other| other.name_any() != live.name_any()).filter_map(|other| leading(other));
+    led.filter(is_member).min_by(|one, other| one.leader.cmp(&other.leader))
+}
+
+/// The note of the leader of a set that is not over.
+fn leading(deployment: &BundleDeployment) -> Option<Set> {
+    let set = Set::noted(deployment).filter(|set| !set.is_over)?;
+    (deployment::owner(deployment).as_ref() == Some(&set.leader)).then_some(set)
+}
+
+/// What becomes of a set, for its leader, whose BundleDeployment is `live`.
+async fn led(set: Set, live: &BundleDeployment, context: &Context) -> Set {
+    let mut standings = BTreeMap::new();
+    for (name, change) in &set.members {
+        let found = deployment_of(name, context);
+        let stands = match &found {
+            _ if *name == set.leader => standing(change, Some(live)),
+            // The event of our last write to it is still to come.
+            Some(found) if context.written.is_stale(&**found) => Standing::Coming,
+            found => standing(change, found.as_deref()),
+        };
+        let is_asked = stands == Standing::Before && set.failure.is_none();
+        let stands = if is_asked && !goes(name, change, context).await {
+            Standing::Failed("it asks for something else by now, or cannot be upgraded now".to_owned())
+        } else {
+            stands
+        };
+        standings.insert(name.clone(), stands);
+    }
+    set.next(|name, _| standings.get(name).cloned().unwrap_or(Standing::Gone))
+}
+
+/// Whether the extension still takes the upgrade.
+async fn goes(name: &str, change: &Change, context: &Context) -> bool {
+    let Some(extension) = context.extensions.get(&ObjectRef::new(name)) else { return false };
+    let Ok(filter) = extension.spec.catalog() else { return false };
+    let Wishes { all, is_known, .. } = wishes(filter, &change.from, context).await;
+    // A catalog that cannot be asked says nothing against it.
+    !is_known || all.iter().any(|one| one.identity == change.to)
+}
+
+/// The BundleDeployment of an extension that is there to stay.
+fn deployment_of(name: &str, context: &Context) -> Option<Arc<BundleDeployment>> {
+    let extension = context.extensions.get(&ObjectRef::new(name))?;
+    let found = context.deployments.get(&ObjectRef::new(&deployment_name(name)))?;
+    let is_owned = found.owner_references().iter().any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref());
+    (is_owned && extension.metadata.deletion_timestamp.is_none()).then_some(found)
+}
+
+/// Looks for what the extension, whose BundleDeployment is `live`, can be upgraded together with.
+pub(super) async fn seek(extension: &ClusterExtension, live: &BundleDeployment, context: &Context) -> Sought {
+    let own = extension.name_any();
+    let releases = context.dependencies.installed_for(&Dependent::Extension(own.clone()));
+    let mut all = BTreeMap::new();
+    for other in context.extensions.state() {
+        if let Some(found) = movable(&other, context).await {
+            all.insert(other.name_any(), found);
+        }
+    }
+    if !all.contains_key(&own) {
+        return Sought::Nothing;
+    }
+    let (mut movers, mut others) = (Vec::new(), Vec::new());
+    for release in releases {
+        let Some(described) = context.dependencies.described(&release) else { continue };
+        match release.holder {
+            Dependent::Extension(name) if let Some((_, wishes)) = all.get(&name) => {
+                let next = wishes.iter().map(|wish| wish.bundle.clone()).collect();
+                movers.push(Mover { name, package: release.package, installed: described, next });
+            }
+            _ => others.push(described),
+        }
+    }
+    let first = own.clone();
+    let found = tokio::task::spawn_blocking(move || together(&first, &movers, others)).await;
+    // Blocking work is never cancelled once it runs.
+    let found = found.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+    match found.keys().find(|name| asks(name, context)) {
+        None => Sought::Nothing,
+        Some(leader) if *leader != own => {
+            context.dependencies.answered(Dependent::Extension(leader.clone()));
+            Sought::Nothing
+        }
+        Some(_) => begin(&own, live, (&found, &all), context),
+    }
+}
+
+/// What is installed for an extension, and what may take its place; `None` if it stays, or somebody else has a say in it.
+async fn movable(extension: &ClusterExtension, context: &Context) -> Option<(Identity, Vec<Wish>)> {
+    let live = deployment_of(&extension.name_any(), context)?;
+    let installed = installed(&live)?;
+    if context.written.is_stale(&*live) || !may_move(extension, &live, &installed) {
+        return None;
+    }
+    let Wishes { all, .. } = wishes(extension.spec.catalog().ok()?, &installed, context).await;
+    (!all.is_empty()).then_some((installed, all))
+}
+
+/// Whether nobody has to be asked or waited for, and nothing is under way.
+fn may_move(extension: &ClusterExtension, live: &BundleDeployment, installed: &Identity) -> bool {
+    let Ok(fields) = optional::fields(extension) else { return false };
+    let spec = &live.spec;
+    let is_asked = fields.get("approval").is_some_and(|policy| policy != "Automatic")
+        || spec.approval.is_some_and(|policy| policy != ApprovalPolicy::Automatic);
+    let is_held = fields.contains_key("suspend") || fields.contains_key("windows");
+    !is_asked
+        && !is_held
+        && !spec.suspend
+        && spec.windows.is_empty()
+        && spec.rollback_to.is_none()
+        && Identity::read(live.annotations()).as_ref() == Some(installed)
+        && is_settled(live)
+}
+
+/// Whether the extension has what it depends on installed.
+fn asks(name: &str, context: &Context) -> bool {
+    let extension = context.extensions.get(&ObjectRef::new(name));
+    let policy = extension.and_then(|extension| Asking::Extension(&extension).policy().ok());
+    policy.is_some_and(|policy| policy != DependencyPolicy::Refuse)
+}
+
+/// The set of these upgrades, unless one of them is in another set, or it did not come about before.
+fn begin(
+    own: &str,
+    live: &BundleDeployment,
+    (found, all): (&BTreeMap<String, String>, &BTreeMap<String, (Identity, Vec<Wish>)>),
+    context: &Context,
+) -> Sought {
+    let others = context.deployments.state();
+    let is_busy = |set: &Set| found.keys().any(|name| set.members.contains_key(name));
+    if others.iter().filter_map(|other| leading(other)).any(|set| is_busy(&set)) {
+        return Sought::Nothing;
+    }
+    let mut set = Set { leader: own.to_owned(), ..Set::default() };
+    let (mut needy, mut members) = (None, Vec::new());
+    for (name, bundle) in found {
+        let Some((from, wishes)) = all.get(name) else { return Sought::Nothing };
+        let Some(wish) = wishes.iter().find(|wish| wish.bundle.name == *bundle) else { return Sought::Nothing };
+        set.members.insert(name.clone(), Change { from: from.clone(), to: wish.identity.clone() });
+        let (package, catalog) = (from.package.clone(), in_status(&wish.catalog));
+        if name == own {
+            needy = Some(Needy { package, bundle: wish.bundle.clone(), catalog });
+        } else {
+            members.push(member(package, catalog, wish, found.get(own)));
+        }
+    }
+    let is_same = |tried: &Set| tried.leader == own && tried.is_over && tried.members == set.members;
+    if let Some(tried) = Set::noted(live).filter(|tried| tried.failure.is_some() && is_same(tried)) {
+        let (why, name, note) = (tried.told(own), live.name_any(), names::UPGRADED_WITH);
+        return Sought::Tried(format!(
+            "{why}; they are tried again when a catalog has other versions, or without the annotation {note} of BundleDeployment {name}"
+        ));
+    }
+    needy.map_or(Sought::Nothing, |needy| Sought::Found(Box::new(Together { set, needy, others: members })))
+}
+
+fn member(package: String, catalog: String, wish: &Wish, with: Option<&String>) -> Member {
+    let with = with.map(String::as_str).unwrap_or_default();
+    let dependency = PlannedDependency {
+        package,
+        version: wish.identity.version.clone(),
+        bundle: wish.identity.name.clone(),
+        channel: String::new(),
+        catalog,
+        needed_by: vec![format!("{with} can only be installed together with it")],
+    };
+    Member { dependency, is_in_cycle: true }
+}
