@@ -180,6 +180,32 @@ async fn nothing_is_installed_before_the_yes_and_all_of_it_after() {
 }
 
 #[tokio::test]
+async fn a_yes_for_what_a_catalog_had_installs_nothing_else() {
+    let case = Case::new("changed").await;
+    let wells = unique_name("wells");
+    let offers =
+        |version| [Offer::new(&case.name, &["1.0.0"], &[(&wells, ">=1.0.0")]), Offer::new(&wells, version, &[])];
+    case.serve(documents(&case, &offers(&["1.2.0"])).await).await;
+    extend(&case, "Propose").await;
+    let first = asked(&case, &case.extension(), "Progressing").await;
+    let first = plan(first.metadata.name.as_deref().expect("it has a name"));
+
+    case.renew("v2", documents(&case, &offers(&["1.2.0", "1.3.0"])).await).await;
+    case.until_object(&first, "expired", |plan| text(plan, "/status/phase") == "Expired").await;
+    case.merge_into(&first, &json!({"spec": {"approval": "Approved"}})).await;
+    // Proof that the answer was seen: what was agreed to too late is not kept for another time.
+    case.until_collected(&first).await;
+    assert!(case.find(&extension(&wells)).await.is_none(), "another version than that was agreed to");
+
+    let next = asked(&case, &case.extension(), "Progressing").await;
+    let next = plan(next.metadata.name.as_deref().expect("it has a name"));
+    case.merge_into(&next, &json!({"spec": {"approval": "Approved"}})).await;
+    case.until_version("1.0.0").await;
+    let provider = case.until_at(&extension(&wells), rolled_out()).await;
+    assert_eq!(text(&provider, "/status/install/bundle/version"), "1.3.0");
+}
+
+#[tokio::test]
 async fn a_refusal_names_what_would_help_or_why_nothing_does() {
     let case = Case::new("refused").await;
     let wells = unique_name("wells");

@@ -1,5 +1,6 @@
 //! The manager ends at its writes while a set of five packages is asked about and installed: nothing is written before the yes, and no half
-//! set is called installed. Some of the writes by default, all of them with `SWEEP=all`.
+//! set is called installed. And while a set of upgrades is begun and taken back: all go back. Some of the writes by default, all of them
+//! with `SWEEP=all`.
 
 use rukpak_tests::verbs::unique_name;
 use rukpak_tests::{Act, Gate, PlatformOptions, TestCa, process, tools};
@@ -7,6 +8,7 @@ use serde_json::json;
 
 use super::case::{Case, installed, text};
 use super::dependencies::{Offer, asked, documents, extend, extension, plan};
+use super::sets::{both, broken, lock, until_back};
 use super::world::{World, ca_file};
 
 /// A write of everything.
@@ -66,6 +68,15 @@ async fn at(world: &World, gate: &Gate, number: usize, act: Act) -> Option<Strin
         }
         case.until_object(&target, "applied", |plan| text(plan, "/status/phase") == "Applied").await;
     };
+    ended_while(install, world, (gate, number, act)).await
+}
+
+/// Has the manager end at the write with this number of `work`, and waits until that is done. Returns that write, if there was one.
+async fn ended_while(
+    work: impl Future<Output = ()>,
+    world: &World,
+    (gate, number, act): (&Gate, usize, Act),
+) -> Option<String> {
     let end = async {
         let write = gate.sprung().await.expect("the gate stands");
         world.manager.kill().await.expect("it ran");
@@ -75,20 +86,38 @@ async fn at(world: &World, gate: &Gate, number: usize, act: Act) -> Option<Strin
         write
     };
     gate.arm(ANY, number, act);
-    let mut install = std::pin::pin!(install);
+    let mut work = std::pin::pin!(work);
     tokio::select! {
-        () = &mut install => None,
+        () = &mut work => None,
         write = end => {
-            install.await;
+            work.await;
             Some(write)
         }
     }
 }
 
+/// Has a set of two upgrades taken back, and the manager end at the write with this number. Returns that write, if there was one.
+async fn back_at(world: &World, gate: &Gate, number: usize, act: Act) -> Option<String> {
+    let case = Case::within(world, "taken").await;
+    let pair = &unique_name("pair");
+    lock(&case, pair, "Install").await;
+    let documents = both(&case, pair, &["1.0.0", "2.0.0"], broken).await;
+    let upgrade = async {
+        case.renew("v2", documents).await;
+        until_back(&case, pair).await;
+    };
+    ended_while(upgrade, world, (gate, number, act)).await
+}
+
+/// Every how many of the writes are tried.
+fn step(otherwise: usize) -> usize {
+    if std::env::var("SWEEP").is_ok_and(|value| value == "all") { 1 } else { otherwise }
+}
+
 #[tokio::test]
 async fn a_set_is_whole_at_whatever_write_the_manager_ends() {
     let (world, gate) = gated().await;
-    let step = if std::env::var("SWEEP").is_ok_and(|value| value == "all") { 1 } else { 7 };
+    let step = step(7);
     let (mut tried, mut acts) = (0, [Act::HoldRequest, Act::HoldAnswer].into_iter().cycle());
     for number in (1..=MOST).step_by(step) {
         let act = acts.next().expect("it never ends");
@@ -98,4 +127,19 @@ async fn a_set_is_whole_at_whatever_write_the_manager_ends() {
     }
     eprintln!("{tried} writes tried, each {step} apart");
     assert!((5..MOST / step).contains(&tried), "{tried} writes");
+}
+
+#[tokio::test]
+async fn upgrades_go_back_together_at_whatever_write_the_manager_ends() {
+    let (world, gate) = gated().await;
+    let step = step(5);
+    let (mut tried, mut acts) = (0, [Act::HoldRequest, Act::HoldAnswer].into_iter().cycle());
+    for number in (1..=MOST).step_by(step) {
+        let act = acts.next().expect("it never ends");
+        let Some(write) = back_at(&world, &gate, number, act).await else { break };
+        eprintln!("{number} {act:?}: {write}");
+        tried += 1;
+    }
+    eprintln!("{tried} writes tried, each {step} apart");
+    assert!((2..MOST / step).contains(&tried), "{tried} writes");
 }

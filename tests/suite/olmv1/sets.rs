@@ -6,9 +6,10 @@ use rukpak_tests::verbs::{Expected, Target, unique_name};
 use serde_json::{Value, json};
 
 use super::case::{Case, installed, retrying, rolled_out, text};
-use super::dependencies::{extend, extension, files};
+use super::dependencies::{asked, extend, extension, files, plan};
 use crate::platform::packages::{self, ALL, Files, channel, entry, package};
 
+const POLICY: &str = "core.rukpak.io/dependencies";
 const IGNORE_DEPENDENCIES: &str = "core.rukpak.io/ignore-dependencies";
 const IGNORE_DEPENDENTS: &str = "core.rukpak.io/ignore-dependents";
 const NEEDED_BY: &str = "core.rukpak.io/needed-by";
@@ -40,7 +41,7 @@ async fn offer(case: &Case<'_>, name: &str, versions: Vec<Version<'_>>) -> Docum
 }
 
 /// A bundle whose ConfigMap no API server takes.
-fn broken(package: &str, version: &str) -> Files {
+pub fn broken(package: &str, version: &str) -> Files {
     let mut files = files(package, version);
     let name = format!("\"name\":\"{package}-settings\"");
     for (_, text) in &mut files {
@@ -117,34 +118,111 @@ async fn a_dependent_whose_upgrade_fails_goes_back_and_its_set_stays() {
     case.until_object(&extension(wells), "what stays", is_at("1.0.0")).await;
 }
 
-#[tokio::test]
-async fn packages_that_only_go_together_are_not_upgraded_apart() {
-    let case = Case::new("locked").await;
-    let pair = &unique_name("pair");
-    let both = async |versions: &[&str]| {
-        let mut all = Documents::default();
-        for (name, other) in [(&case.name, pair), (pair, &case.name)] {
-            let needs: Vec<[(&str, &str); 1]> = versions.iter().map(|version| [(other.as_str(), *version)]).collect();
-            let offered =
-                versions.iter().zip(&needs).map(|(version, needs)| (*version, files(name, version), &needs[..]));
-            all = all.and(offer(&case, name, offered.collect()).await);
-        }
-        all
-    };
-    case.serve(both(&["1.0.0"]).await).await;
-    extend(&case, "Install").await;
+/// Two packages, the case's and `pair`, each version of which needs that version of the other. Those of `pair` after the first one are
+/// `made` otherwise.
+pub async fn both(case: &Case<'_>, pair: &str, versions: &[&str], made: fn(&str, &str) -> Files) -> Documents {
+    let mut all = Documents::default();
+    for (name, other) in [(case.name.as_str(), pair), (pair, case.name.as_str())] {
+        let needs: Vec<[(&str, &str); 1]> = versions.iter().map(|version| [(other, *version)]).collect();
+        let of =
+            |version: &str| if name == pair && version != "1.0.0" { made(name, version) } else { files(name, version) };
+        let offered = versions.iter().zip(&needs).map(|(version, needs)| (*version, of(version), &needs[..]));
+        all = all.and(offer(case, name, offered.collect()).await);
+    }
+    all
+}
+
+/// Installs version 1.0.0 of both, which hold each other. What is missing of dependencies is dealt with by `policy` from now on.
+pub async fn lock(case: &Case<'_>, pair: &str, policy: &str) {
+    case.serve(both(case, pair, &["1.0.0"], files).await).await;
+    extend(case, "Install").await;
     case.until_version("1.0.0").await;
+    case.merge_into(&case.extension(), &json!({"metadata": {"annotations": {POLICY: policy}}})).await;
     let any = json!({"spec": {"source": {"catalog": {"version": null}}}});
     case.merge_into(&extension(pair), &any).await;
-    for (needed, by) in [(case.extension(), pair), (extension(pair), &case.name)] {
+    for (needed, by) in [(case.extension(), pair), (extension(pair), case.name.as_str())] {
         let wanted = format!("ClusterExtension/{by}");
         let is_noted = |object: &DynamicObject| {
             object.metadata.annotations.as_ref().and_then(|all| all.get(NEEDED_BY)) == Some(&wanted)
         };
         case.until_object(&needed, "who needs it", is_noted).await;
     }
+}
 
-    case.renew("v2", both(&["1.0.0", "2.0.0"]).await).await;
+/// Waits until both are back, and the case's says of version 2.0.0 that it did not come about for `pair`.
+pub async fn until_back(case: &Case<'_>, pair: &str) {
+    let told = format!(
+        "{}.v2.0.0 goes together with ClusterExtension {pair} ({pair}.v2.0.0) only, and all went back to what was installed before: \
+         ClusterExtension {pair} ({pair}.v2.0.0): ",
+        case.name
+    );
+    case.until_at(&case.extension(), Expected::is_true("UpgradeAvailable", "Dependents").saying(&told)).await;
+    for target in [case.extension(), extension(pair)] {
+        case.until_object(&target, "version 1.0.0", is_at("1.0.0")).await;
+    }
+}
+
+#[tokio::test]
+async fn packages_that_only_go_together_are_upgraded_together() {
+    let case = Case::new("locked").await;
+    let pair = &unique_name("pair");
+    lock(&case, pair, "Install").await;
+
+    case.renew("v2", both(&case, pair, &["1.0.0", "2.0.0"], files).await).await;
+    case.until_version("2.0.0").await;
+    case.until_object(&extension(pair), "version 2.0.0", is_at("2.0.0")).await;
+    assert_eq!(running(&case).await, "2.0.0");
+}
+
+#[tokio::test]
+async fn upgrades_that_go_together_go_back_together() {
+    let case = Case::new("broken").await;
+    let pair = &unique_name("pair");
+    lock(&case, pair, "Install").await;
+
+    case.renew("v2", both(&case, pair, &["1.0.0", "2.0.0"], broken).await).await;
+    until_back(&case, pair).await;
+    assert_eq!(running(&case).await, "1.0.0");
+    let settings = Target::namespaced("v1", "ConfigMap", &case.space(), &format!("{pair}-settings"));
+    assert_eq!(case.get(&settings).await.data["data"]["version"], "1.0.0");
+
+    // Other versions are another set.
+    case.renew("v3", both(&case, pair, &["1.0.0", "3.0.0"], files).await).await;
+    case.until_version("3.0.0").await;
+    case.until_object(&extension(pair), "version 3.0.0", is_at("3.0.0")).await;
+}
+
+#[tokio::test]
+async fn upgrades_that_go_together_wait_for_one_yes() {
+    let case = Case::new("asked").await;
+    let pair = &unique_name("pair");
+    lock(&case, pair, "Propose").await;
+
+    case.renew("v2", both(&case, pair, &["1.0.0", "2.0.0"], files).await).await;
+    let asked = asked(&case, &case.extension(), "UpgradeAvailable").await;
+    let dependencies = &asked.data["spec"]["binds"]["dependencies"];
+    assert_eq!((&dependencies[0]["package"], &dependencies[0]["version"]), (&json!(pair), &json!("2.0.0")));
+    let why = format!("{}.v2.0.0 can only be installed together with it", case.name);
+    assert_eq!(dependencies[0]["neededBy"], json!([why]));
+    for target in [case.extension(), extension(pair)] {
+        let object = case.get(&target).await;
+        assert_eq!(text(&object, "/status/install/bundle/version"), "1.0.0", "it was upgraded before the yes");
+    }
+
+    let target = plan(asked.metadata.name.as_deref().expect("it has a name"));
+    case.merge_into(&target, &json!({"spec": {"approval": "Approved"}})).await;
+    case.until_version("2.0.0").await;
+    case.until_object(&extension(pair), "version 2.0.0", is_at("2.0.0")).await;
+    case.until_object(&target, "applied", |plan| text(plan, "/status/phase") == "Applied").await;
+}
+
+#[tokio::test]
+async fn packages_that_only_go_together_are_not_upgraded_apart() {
+    let case = Case::new("apart").await;
+    let pair = &unique_name("pair");
+    lock(&case, pair, "Refuse").await;
+
+    case.renew("v2", both(&case, pair, &["1.0.0", "2.0.0"], files).await).await;
     for target in [case.extension(), extension(pair)] {
         let object = case.until_at(&target, Expected::is_true("UpgradeAvailable", "Dependents")).await;
         assert_eq!(text(&object, "/status/install/bundle/version"), "1.0.0");

@@ -47,6 +47,17 @@ async fn a_yes_for_one_content_installs_no_other() {
 }
 
 #[tokio::test]
+async fn a_yes_for_a_tag_installs_what_it_meant_at_the_time() {
+    let (case, plan) = waiting("plan-tag").await;
+    case.push("v2", &[case.config_map("a", json!({"x": "another"}))]).await;
+    case.answer(&plan, "Approved").await;
+    case.until_phase(&plan, "Applied").await;
+    assert_eq!(value(&case).await, "2");
+    until_ready(&case).await;
+    assert_eq!(value(&case).await, "2");
+}
+
+#[tokio::test]
 async fn a_yes_is_for_one_account() {
     let (case, plan) = waiting("plan-account").await;
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
