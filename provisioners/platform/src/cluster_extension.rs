@@ -190,21 +190,15 @@ async fn towards(
         let (progress, class) = apply(extension, target, deployment.as_deref(), None, context).await;
         return (report(progress), class);
     }
+    let live = deployment.as_deref();
     // What was begun together is ended before anything else is looked for.
-    if let Some(live) = deployment.as_deref()
-        && let Some(course) = Box::pin(course(extension, filter, live, context)).await
-    {
-        let target = Target { bundle: &course.wanted, has_packages: true, set: Some(&course.noted) };
-        let (progress, class) = apply(extension, target, Some(live), installed.as_ref(), context).await;
-        let progress = course.told(progress);
-        let upgrade = if course.noted.failure.is_none() { Upgrade::Nothing } else { Upgrade::Unlooked };
-        return (report::Report { catalog: course.data, upgrade, ..report(progress) }, class);
+    if let Some((part, class)) = take_part(extension, filter, (live, installed.as_ref()), context).await {
+        return (report::Report { catalog: part.catalog, upgrade: part.upgrade, ..report(part.progress) }, class);
     }
     let policy = match Asking::Extension(extension).policy() {
         Ok(policy) => policy,
         Err(fault) => return (report(Progress::InvalidConfiguration(fault)), None),
     };
-    let live = deployment.as_deref();
     let Resolved { resolution, upgrade, untold, begun } =
         resolve(extension, policy, (filter, installed.as_ref(), live), context).await;
     if let Some(set) = &begun
@@ -228,6 +222,22 @@ async fn towards(
         }
     };
     (report::Report { catalog: resolution.data(), upgrade, ..report(progress) }, class.or(untold))
+}
+
+/// Does what the extension does in a set of upgrades, if it is in one that is not over.
+async fn take_part(
+    extension: &ClusterExtension,
+    filter: &CatalogFilter,
+    (live, installed): (Option<&BundleDeployment>, Option<&Identity>),
+    context: &Context,
+) -> Option<(report::Report, Option<Class>)> {
+    let course = Box::pin(course(extension, filter, live?, context)).await?;
+    let target = Target { bundle: &course.wanted, has_packages: true, set: Some(&course.noted) };
+    let (progress, class) = apply(extension, target, live, installed, context).await;
+    let progress = course.told(progress);
+    // An upgrade that is on its way is no news, and what was said of one that is taken back stands.
+    let upgrade = if course.noted.failure.is_none() { Upgrade::Nothing } else { Upgrade::Unlooked };
+    Some((report::Report { catalog: course.data, upgrade, ..report::Report::of(progress) }, class))
 }
 
 /// What is to be installed.

@@ -133,7 +133,7 @@ async fn led(set: Set, live: &BundleDeployment, context: &Context) -> Set {
         };
         let is_asked = stands == Standing::Before && set.failure.is_none();
         let stands = if is_asked && !goes(name, change, context).await {
-            Standing::Failed("it asks for something else by now, or cannot be upgraded now".to_owned())
+            Standing::Failed("it asks for something else by now".to_owned())
         } else {
             stands
         };
