@@ -17,7 +17,7 @@ use super::decide::Deprecations;
 use super::offers::{Wish, Wishes, wishes};
 use super::progress::Progress;
 use super::set::{Change, Set, Standing, installed, is_settled, standing, was_installed};
-use super::{Context, deployment, optional};
+use super::{Context, optional};
 use crate::catalogs::in_status;
 use crate::dependencies::Dependent;
 use crate::dependencies::obtain::Asking;
@@ -110,14 +110,16 @@ fn followed(name: &str, live: &BundleDeployment, context: &Context) -> Option<Se
         return Some(own);
     }
     let others = context.deployments.state();
-    let led = others.iter().filter(|other| other.name_any() != live.name_any()).filter_map(|other| leading(other));
+    let led =
+        others.iter().filter(|other| other.name_any() != live.name_any()).filter_map(|other| leading(other, context));
     led.filter(is_member).min_by(|one, other| one.leader.cmp(&other.leader))
 }
 
-/// The note of the leader of a set that is not over.
-fn leading(deployment: &BundleDeployment) -> Option<Set> {
+/// The note of a set that is not over, on the BundleDeployment of its leader. Anybody may say on his own whose it is.
+fn leading(deployment: &BundleDeployment, context: &Context) -> Option<Set> {
     let set = Set::noted(deployment).filter(|set| !set.is_over)?;
-    (deployment::owner(deployment).as_ref() == Some(&set.leader)).then_some(set)
+    let of_leader = deployment_of(&set.leader, context)?;
+    (of_leader.metadata.uid == deployment.metadata.uid).then_some(set)
 }
 
 /// What becomes of a set, for its leader, whose BundleDeployment is `live`.
@@ -155,7 +157,8 @@ async fn goes(name: &str, change: &Change, context: &Context) -> bool {
 fn deployment_of(name: &str, context: &Context) -> Option<Arc<BundleDeployment>> {
     let extension = context.extensions.get(&ObjectRef::new(name))?;
     let found = context.deployments.get(&ObjectRef::new(&deployment_name(name)))?;
-    let is_owned = found.owner_references().iter().any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref());
+    let mut owners = found.owner_references().iter().filter(|owner| owner.controller == Some(true));
+    let is_owned = owners.any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref());
     (is_owned && extension.metadata.deletion_timestamp.is_none()).then_some(found)
 }
 
@@ -240,7 +243,7 @@ fn begin(
 ) -> Sought {
     let others = context.deployments.state();
     let is_busy = |set: &Set| found.keys().any(|name| set.members.contains_key(name));
-    if others.iter().filter_map(|other| leading(other)).any(|set| is_busy(&set)) {
+    if others.iter().filter_map(|other| leading(other, context)).any(|set| is_busy(&set)) {
         return Sought::Nothing;
     }
     let mut set = Set { leader: own.to_owned(), ..Set::default() };
