@@ -275,7 +275,7 @@ fn member(package: String, catalog: String, wish: &Wish, with: Option<&String>) 
         package,
         version: wish.identity.version.clone(),
         bundle: wish.identity.name.clone(),
-        channel: String::new(),
+        channel: wish.channel.clone(),
         catalog,
         needed_by: vec![format!("{with} can only be installed together with it")],
     };

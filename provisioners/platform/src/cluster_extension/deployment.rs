@@ -433,4 +433,25 @@ mod tests {
             assert!(error.ends_with(&format!("unknown field {key:?}")), "{error}");
         }
     }
+
+    #[test]
+    fn notes_a_set_until_it_is_over_and_does_not_hold_its_way_back_up() {
+        let extension = extension(&Value::Null);
+        let plain = || desired(&extension, (&bundle(), false), Map::new());
+        let noted = |set: &Set| {
+            let mut body = plain();
+            note(&mut body, Some(set));
+            body
+        };
+        let begun = Set { leader: "e".to_owned(), ..Set::default() };
+        let live: BundleDeployment = serde_json::from_value(noted(&begun)).unwrap();
+        assert!(is_applied(&noted(&begun), &live));
+        assert!(!is_applied(&plain(), &live), "the note is to go");
+        let back = Set { failure: Some("no".to_owned()), ..begun.clone() };
+        let over = Set { is_over: true, ..back.clone() };
+        assert!(!is_applied(&noted(&back), &live));
+        for (set, safety) in [(&begun, json!("strict")), (&back, Value::Null), (&over, json!("strict"))] {
+            assert_eq!(noted(set)["metadata"]["annotations"][SAFE_CRD_UPGRADE], safety);
+        }
+    }
 }

@@ -55,6 +55,8 @@ pub(super) struct Wish {
     pub bundle: Bundle,
     /// Its catalog.
     pub catalog: String,
+    /// A channel that it is in.
+    pub channel: String,
 }
 
 /// What the catalogs would make of a request if nobody depended on anybody.
@@ -111,6 +113,7 @@ fn wished(asked: &[Asked], request: Request<'_>, installed: &Identity, requires_
     while wishes.all.len() < MOST_WISHES {
         let Ok(resolved) = resolve::resolve(&of(&held), request) else { break };
         let (bundle, catalog) = (resolved.bundle.clone(), resolved.catalog.to_owned());
+        let channel = resolved.package.channels_of(&bundle.name).next().map(|channel| channel.name.clone());
         wishes.data.get_or_insert_with(|| deprecations(resolved.package));
         let identity = identity(request.package, &bundle);
         if identity == *installed {
@@ -120,7 +123,7 @@ fn wished(asked: &[Asked], request: Request<'_>, installed: &Identity, requires_
             package.to_mut().bundles.remove(&bundle.name);
         }
         if !requires_digests || image::require_digest(&catalog, &bundle.name, bundle.image.as_deref()).is_ok() {
-            wishes.all.push(Wish { identity, bundle, catalog });
+            wishes.all.push(Wish { identity, bundle, catalog, channel: channel.unwrap_or_default() });
         }
     }
     wishes
@@ -393,5 +396,31 @@ mod tests {
         assert!(matches!(resolution(true), Resolution::Found { has_packages: true, .. }));
         let Resolution::Failed { message, .. } = resolution(false) else { panic!("it is refused") };
         assert!(message.contains("not supported: q >=1.0.0; packages that other"), "{message}");
+    }
+
+    #[test]
+    fn what_may_take_the_place_of_what_is_installed_is_told_the_preferred_one_first() {
+        let mut asked = catalog("r.example/p:v1");
+        let held = Arc::get_mut(&mut asked[0].catalog).expect("it is not shared");
+        let package = held.packages.get_mut("p").expect("it is there");
+        let first = package.bundles["p.v1"].clone();
+        for number in ["2", "3"] {
+            let (name, version) = (format!("p.v{number}"), format!("{number}.0.0"));
+            let mut bundle = Bundle { name: name.clone(), version: version.parse().ok(), ..first.clone() };
+            bundle.version_text = version;
+            bundle.facts.requires_packages =
+                vec![RequiredPackage { name: "nowhere".to_owned(), range: ">=1.0.0".to_owned() }];
+            package.bundles.insert(name.clone(), bundle);
+            let entry = Entry { name, replaces: Some("p.v1".to_owned()), ..Entry::default() };
+            package.channels.entry("stable".to_owned()).or_default().entries.push(entry);
+        }
+        let installed = identity("p", &first);
+        let from = Installed { name: "p.v1", version: "1.0.0", release: None };
+        let request = Request { installed: Some(from), ignores_dependencies: true, ..REQUEST };
+        let found = wished(&asked, request, &installed, false);
+        let named: Vec<(&str, &str)> = found.all.iter().map(|one| (&*one.bundle.name, &*one.channel)).collect();
+        assert_eq!(named, [("p.v3", "stable"), ("p.v2", "stable")]);
+        assert!(found.is_known && found.data.is_some());
+        assert!(wished(&asked, request, &installed, true).all.is_empty(), "their images are named by a tag");
     }
 }
