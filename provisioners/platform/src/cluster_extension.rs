@@ -237,6 +237,7 @@ async fn take_part(
     let progress = course.told(progress);
     // An upgrade that is on its way is no news, and what was said of one that is taken back stands.
     let upgrade = if course.noted.failure.is_none() { Upgrade::Nothing } else { Upgrade::Unlooked };
+    let class = class.or(course.is_watched_by_clock().then_some(Class::Blocked));
     Some((report::Report { catalog: course.data, upgrade, ..report::Report::of(progress) }, class))
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::olm::cluster_extension::CatalogFilter;
@@ -54,6 +55,11 @@ pub(super) struct Together {
 }
 
 impl Course {
+    /// Whether the extension leads a set that is under way: a pull that takes too long is told by no event.
+    pub fn is_watched_by_clock(&self) -> bool {
+        self.noted.leader == self.name && !self.noted.is_over
+    }
+
     /// What is said of it, where its BundleDeployment is so far.
     pub fn told(&self, progress: Progress) -> Progress {
         let Self { name, noted, .. } = self;
@@ -124,14 +130,14 @@ fn leading(deployment: &BundleDeployment, context: &Context) -> Option<Set> {
 
 /// What becomes of a set, for its leader, whose BundleDeployment is `live`.
 async fn led(set: Set, live: &BundleDeployment, context: &Context) -> Set {
-    let mut standings = BTreeMap::new();
+    let (mut standings, now) = (BTreeMap::new(), Timestamp::now());
     for (name, change) in &set.members {
         let found = deployment_of(name, context);
         let stands = match &found {
-            _ if *name == set.leader => standing(change, Some(live)),
+            _ if *name == set.leader => standing(change, Some(live), now),
             // The event of our last write to it is still to come.
             Some(found) if context.written.is_stale(&**found) => Standing::Coming,
-            found => standing(change, found.as_deref()),
+            found => standing(change, found.as_deref(), now),
         };
         let is_asked = stands == Standing::Before && set.failure.is_none();
         let stands = if is_asked && !goes(name, change, context).await {

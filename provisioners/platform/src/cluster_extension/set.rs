@@ -14,10 +14,11 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use rukpak_crds::condition::{Conditions as _, HAS_VALID_BUNDLE, INSTALLED, READY, reason};
+use rukpak_crds::condition::{BACK_OFF_PULLING, Conditions as _, HAS_VALID_BUNDLE, INSTALLED, READY, reason};
 use rukpak_crds::names::UPGRADED_WITH;
-use rukpak_crds::{BundleDeployment, ConditionStatus};
+use rukpak_crds::{BundleDeployment, Condition, ConditionStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -31,6 +32,9 @@ const ASKED: [&str; 4] = [
     reason::WAITING_FOR_APPROVAL,
     reason::WAITING_FOR_WINDOW,
 ];
+
+/// An image that cannot be pulled is waited for so long: the others are there already.
+const PULLED_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 
 /// Upgrades of ClusterExtensions that are made together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,7 +135,7 @@ impl Set {
 }
 
 /// How far the upgrade of a BundleDeployment is.
-pub(super) fn standing(change: &Change, deployment: Option<&BundleDeployment>) -> Standing {
+pub(super) fn standing(change: &Change, deployment: Option<&BundleDeployment>, now: Timestamp) -> Standing {
     let deployment = deployment.filter(|deployment| deployment.metadata.deletion_timestamp.is_none());
     let Some(deployment) = deployment else { return Standing::Gone };
     let asked = Identity::read(deployment.annotations());
@@ -142,7 +146,7 @@ pub(super) fn standing(change: &Change, deployment: Option<&BundleDeployment>) -
     if asked.as_ref() != Some(&change.to) {
         return Standing::Coming;
     }
-    if let Some(why) = failure(deployment) {
+    if let Some(why) = failure(deployment, now) {
         return Standing::Failed(why);
     }
     match progress(deployment, &change.to, installed.as_ref()) {
@@ -176,11 +180,17 @@ fn is_observed(deployment: &BundleDeployment) -> bool {
 }
 
 /// Why what the BundleDeployment asks for is not installed, where it says so: what was before runs on, or comes back.
-fn failure(deployment: &BundleDeployment) -> Option<String> {
+fn failure(deployment: &BundleDeployment, now: Timestamp) -> Option<String> {
     let status = deployment.status.as_ref().filter(|_| is_observed(deployment))?;
     let ready = status.conditions.find(READY);
     if let Some(asked) = ready.filter(|ready| ASKED.contains(&ready.reason.as_str())) {
         return Some(asked.message.clone());
+    }
+    let is_overdue = |ready: &&Condition| {
+        ready.message.contains(BACK_OFF_PULLING) && now.duration_since(ready.last_transition_time) >= PULLED_WITHIN
+    };
+    if let Some(overdue) = ready.filter(is_overdue) {
+        return Some(overdue.message.clone());
     }
     // While it works, what it said before is not about what it does now.
     if ready.is_some_and(|ready| ready.status == ConditionStatus::Unknown) {

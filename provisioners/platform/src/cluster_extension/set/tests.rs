@@ -145,13 +145,21 @@ fn a_member_stands_where_its_bundle_deployment_says() {
         ("not back yet", ("1.0.0", "1.0.0"), [VALID, REFUSED, WORKING], Standing::Coming),
         ("another one", ("3.0.0", "1.0.0"), [VALID, DONE, SOUND], Standing::Coming),
     ];
+    let begun: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     for (what, (asked, installed), conditions, expected) in table {
-        assert_eq!(standing(&change("p"), Some(&deployment(asked, installed, &conditions))), expected, "{what}");
+        let live = deployment(asked, installed, &conditions);
+        assert_eq!(standing(&change("p"), Some(&live), begun), expected, "{what}");
     }
-    assert_eq!(standing(&change("p"), None), Standing::Gone);
+    assert_eq!(standing(&change("p"), None, begun), Standing::Gone);
     let mut stale = deployment("2.0.0", "1.0.0", &[VALID, REFUSED, SICK]);
     stale.metadata.generation = Some(3);
-    assert_eq!(standing(&change("p"), Some(&stale)), Standing::Coming, "that was said of another spec");
+    assert_eq!(standing(&change("p"), Some(&stale), begun), Standing::Coming, "that was said of another spec");
+
+    let pulling = ("Ready", "Unknown", "UnpackPending", "Back-off pulling image \"r\": no");
+    let live = deployment("2.0.0", "1.0.0", &[VALID, DONE, pulling]);
+    for (minutes, expected) in [(9, Standing::Coming), (10, failed("Back-off pulling image \"r\": no"))] {
+        assert_eq!(standing(&change("p"), Some(&live), begun + SignedDuration::from_mins(minutes)), expected);
+    }
 }
 
 #[test]
