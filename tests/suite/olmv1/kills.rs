@@ -132,7 +132,7 @@ async fn a_set_is_whole_at_whatever_write_the_manager_ends() {
 #[tokio::test]
 async fn upgrades_go_back_together_at_whatever_write_the_manager_ends() {
     let (world, gate) = gated().await;
-    let step = step(5);
+    let step = step(7);
     let (mut tried, mut acts) = (0, [Act::HoldRequest, Act::HoldAnswer].into_iter().cycle());
     for number in (1..=MOST).step_by(step) {
         let act = acts.next().expect("it never ends");
