@@ -48,7 +48,7 @@ use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 
-use self::course::{Sought, Together, course};
+use self::course::{Together, course};
 use self::decide::{Next, Resolution, decide};
 use self::deployment::{Existing, Target};
 use self::offers::Answer;
@@ -276,17 +276,17 @@ async fn resolve(
         answer = offers::resolve(filter, installed, dependencies, context).await;
     }
     let Answer { mut resolution, mut upgrade, needy } = answer;
-    if policy != DependencyPolicy::Refuse
-        && upgrade.is_held()
+    if upgrade.is_held()
         && let Some(live) = live
     {
-        match Box::pin(course::seek(extension, live, context)).await {
-            Sought::Nothing => {}
-            Sought::Tried(why) => upgrade.add(&why),
-            Sought::Found(found) => {
-                let (begun, untold) = agree(asking, policy, *found, (&mut upgrade, context)).await;
-                return Resolved { resolution, upgrade, untold, begun };
-            }
+        if policy != DependencyPolicy::Refuse
+            && let Some(found) = Box::pin(course::seek(extension, live, context)).await
+        {
+            let (begun, untold) = agree(asking, policy, found, (&mut upgrade, context)).await;
+            return Resolved { resolution, upgrade, untold, begun };
+        }
+        if let Some(why) = course::tried(&extension.name_any(), live) {
+            upgrade.add(&why);
         }
     }
 

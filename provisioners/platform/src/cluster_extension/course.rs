@@ -35,16 +35,6 @@ pub(super) struct Course {
     name: String,
 }
 
-/// What an extension goes together with.
-pub(super) enum Sought {
-    /// Nothing, or others begin.
-    Nothing,
-    /// What did not come about before. In words.
-    Tried(String),
-    /// Upgrades that can be begun.
-    Found(Box<Together>),
-}
-
 /// Upgrades that only go together.
 pub(super) struct Together {
     pub set: Set,
@@ -168,8 +158,9 @@ fn deployment_of(name: &str, context: &Context) -> Option<Arc<BundleDeployment>>
     (is_owned && extension.metadata.deletion_timestamp.is_none()).then_some(found)
 }
 
-/// Looks for what the extension, whose BundleDeployment is `live`, can be upgraded together with.
-pub(super) async fn seek(extension: &ClusterExtension, live: &BundleDeployment, context: &Context) -> Sought {
+/// Looks for what the extension, whose BundleDeployment is `live`, can be upgraded together with; `None` if it cannot, has failed to
+/// before, or another one begins.
+pub(super) async fn seek(extension: &ClusterExtension, live: &BundleDeployment, context: &Context) -> Option<Together> {
     let own = extension.name_any();
     let releases = context.dependencies.installed_for(&Dependent::Extension(own.clone()));
     let mut all = BTreeMap::new();
@@ -179,7 +170,7 @@ pub(super) async fn seek(extension: &ClusterExtension, live: &BundleDeployment, 
         }
     }
     if !all.contains_key(&own) {
-        return Sought::Nothing;
+        return None;
     }
     let (mut movers, mut others) = (Vec::new(), Vec::new());
     for release in releases {
@@ -196,14 +187,12 @@ pub(super) async fn seek(extension: &ClusterExtension, live: &BundleDeployment, 
     let found = tokio::task::spawn_blocking(move || together(&first, &movers, others)).await;
     // Blocking work is never cancelled once it runs.
     let found = found.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
-    match found.keys().find(|name| asks(name, context)) {
-        None => Sought::Nothing,
-        Some(leader) if *leader != own => {
-            context.dependencies.answered(Dependent::Extension(leader.clone()));
-            Sought::Nothing
-        }
-        Some(_) => begin(&own, live, (&found, &all), context),
+    let leader = found.keys().find(|name| asks(name, context))?;
+    if *leader != own {
+        context.dependencies.answered(Dependent::Extension(leader.clone()));
+        return None;
     }
+    begin(&own, live, (&found, &all), context)
 }
 
 /// What is installed for an extension, and what may take its place; `None` if it stays, or somebody else has a say in it.
@@ -246,17 +235,17 @@ fn begin(
     live: &BundleDeployment,
     (found, all): (&BTreeMap<String, String>, &BTreeMap<String, (Identity, Vec<Wish>)>),
     context: &Context,
-) -> Sought {
+) -> Option<Together> {
     let others = context.deployments.state();
     let is_busy = |set: &Set| found.keys().any(|name| set.members.contains_key(name));
     if others.iter().filter_map(|other| leading(other, context)).any(|set| is_busy(&set)) {
-        return Sought::Nothing;
+        return None;
     }
     let mut set = Set { leader: own.to_owned(), ..Set::default() };
     let (mut needy, mut members) = (None, Vec::new());
     for (name, bundle) in found {
-        let Some((from, wishes)) = all.get(name) else { return Sought::Nothing };
-        let Some(wish) = wishes.iter().find(|wish| wish.bundle.name == *bundle) else { return Sought::Nothing };
+        let (from, wishes) = all.get(name)?;
+        let wish = wishes.iter().find(|wish| wish.bundle.name == *bundle)?;
         set.members.insert(name.clone(), Change { from: from.clone(), to: wish.identity.clone() });
         let (package, catalog) = (from.package.clone(), in_status(&wish.catalog));
         if name == own {
@@ -265,14 +254,21 @@ fn begin(
             members.push(member(package, catalog, wish, found.get(own)));
         }
     }
-    let is_same = |tried: &Set| tried.leader == own && tried.is_over && tried.members == set.members;
-    if let Some(tried) = Set::noted(live).filter(|tried| tried.failure.is_some() && is_same(tried)) {
-        let (why, name, note) = (tried.told(own), live.name_any(), names::UPGRADED_WITH);
-        return Sought::Tried(format!(
-            "{why}; they are tried again when a catalog has other versions, or without the annotation {note} of BundleDeployment {name}"
-        ));
+    let is_same = |tried: &Set| tried.failure.is_some() && tried.leader == own && tried.members == set.members;
+    if Set::noted(live).is_some_and(|tried| is_same(&tried)) {
+        return None;
     }
-    needy.map_or(Sought::Nothing, |needy| Sought::Found(Box::new(Together { set, needy, others: members })))
+    Some(Together { set, needy: needy?, others: members })
+}
+
+/// What did not come about before, as long as what was installed then is; in words.
+pub(super) fn tried(own: &str, live: &BundleDeployment) -> Option<String> {
+    let installed = installed(live);
+    let tried = Set::noted(live).filter(|set| set.failure.is_some() && set.stands(own, installed.as_ref()))?;
+    let (why, name, note) = (tried.told(own), live.name_any(), names::UPGRADED_WITH);
+    Some(format!(
+        "{why}; they are tried again when a catalog has other versions, or without the annotation {note} of BundleDeployment {name}"
+    ))
 }
 
 fn member(package: String, catalog: String, wish: &Wish, with: Option<&String>) -> Member {
