@@ -24,6 +24,9 @@ use crate::dependencies::Dependent;
 use crate::dependencies::obtain::Asking;
 use crate::installed::Identity;
 
+/// By extension: what is installed, and what it may go to.
+type Candidates = BTreeMap<String, (Identity, Vec<Wish>)>;
+
 /// What an extension does as a member of a set.
 pub(super) struct Course {
     /// What its BundleDeployment installs.
@@ -173,12 +176,13 @@ pub(super) async fn seek(extension: &ClusterExtension, live: &BundleDeployment, 
         return None;
     }
     let (mut movers, mut others) = (Vec::new(), Vec::new());
-    for release in releases {
-        let Some(described) = context.dependencies.described(&release) else { continue };
-        match release.holder {
-            Dependent::Extension(name) if let Some((_, wishes)) = all.get(&name) => {
+    for release in &releases {
+        let Some(described) = context.dependencies.described(release) else { continue };
+        match &release.holder {
+            Dependent::Extension(name) if let Some((_, wishes)) = all.get(name) => {
                 let next = wishes.iter().map(|wish| wish.bundle.clone()).collect();
-                movers.push(Mover { name, package: release.package, installed: described, next });
+                let (name, package) = (name.clone(), release.package.clone());
+                movers.push(Mover { name, package, installed: described, next });
             }
             _ => others.push(described),
         }
@@ -233,7 +237,7 @@ fn asks(name: &str, context: &Context) -> bool {
 fn begin(
     own: &str,
     live: &BundleDeployment,
-    (found, all): (&BTreeMap<String, String>, &BTreeMap<String, (Identity, Vec<Wish>)>),
+    (found, all): (&BTreeMap<String, String>, &Candidates),
     context: &Context,
 ) -> Option<Together> {
     let others = context.deployments.state();
@@ -271,15 +275,15 @@ pub(super) fn tried(own: &str, live: &BundleDeployment) -> Option<String> {
     ))
 }
 
-fn member(package: String, catalog: String, wish: &Wish, with: Option<&String>) -> Member {
-    let with = with.map(String::as_str).unwrap_or_default();
+fn member(package: String, catalog: String, wish: &Wish, leading: Option<&String>) -> Member {
+    let leader = leading.map(String::as_str).unwrap_or_default();
     let dependency = PlannedDependency {
         package,
         version: wish.identity.version.clone(),
         bundle: wish.identity.name.clone(),
         channel: wish.channel.clone(),
         catalog,
-        needed_by: vec![format!("{with} can only be installed together with it")],
+        needed_by: vec![format!("{leader} can only be installed together with it")],
     };
     Member { dependency, is_in_cycle: true }
 }
