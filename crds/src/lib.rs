@@ -36,6 +36,6 @@ pub use platform_operator::{
     PlatformPackage, UpgradePolicy,
 };
 pub use source::{
-    Authorization, BundleSource, ConfigMapSource, GitRef, GitSource, HttpSource, ImageSource, LocalObjectReference,
-    UploadSource,
+    Authorization, BundleSource, ConfigMapSource, FilesKind, GitRef, GitSource, HttpSource, ImageSource,
+    LocalObjectReference, UploadSource,
 };

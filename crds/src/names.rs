@@ -43,6 +43,11 @@ pub const OBJECT_STATES: &str = "core.rukpak.io/object-states";
 /// Annotation on the object of a hook of a chart, by the controller: the run that it was made for (additive).
 pub const HOOK_RUN: &str = "core.rukpak.io/hook-run";
 
+/// Annotation on a Secret with files of a bundle: the name of the BundleDeployment that they are meant for. No other reads them.
+pub const CONTENT_OF: &str = "core.rukpak.io/content-of";
+/// Type of a Secret with files of a bundle.
+pub const CONTENT_TYPE: &str = "core.rukpak.io/content";
+
 /// Annotation on an existing object, by an administrator: the name of the BundleDeployment that may take it over.
 pub const ADOPT_BY: &str = "core.rukpak.io/adopt-by";
 /// Annotation on a guarded object (CustomResourceDefinition, Namespace, PersistentVolumeClaim), by an

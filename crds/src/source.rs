@@ -101,6 +101,20 @@ pub struct ConfigMapSource {
     /// Folder in the bundle that the ConfigMap's keys become files of. Defaults to the bundle's root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Kind is Secret where the name is that of a Secret. It has to be immutable, of type core.rukpak.io/content, and to name the
+    /// BundleDeployment that it is meant for in the annotation core.rukpak.io/content-of. (Not in RukPak v0.16.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<FilesKind>,
+}
+
+/// What holds files of a bundle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum FilesKind {
+    /// A ConfigMap.
+    #[default]
+    ConfigMap,
+    /// A Secret.
+    Secret,
 }
 
 /// Content that a client uploads.
@@ -113,6 +127,13 @@ pub struct LocalObjectReference {
     /// Name of the referent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+}
+
+impl ConfigMapSource {
+    /// Whether a Secret is named.
+    pub fn is_secret(&self) -> bool {
+        self.kind == Some(FilesKind::Secret)
+    }
 }
 
 impl Authorization {

@@ -95,6 +95,7 @@ fn source(json: &mut Writer, source: &BundleSource) {
                     json.key("configMap");
                     reference(json, Some(&entry.config_map));
                     json.optional("path", entry.path.as_deref());
+                    json.optional("kind", entry.is_secret().then_some("Secret"));
                 });
             });
         }
@@ -252,6 +253,17 @@ mod tests {
         let mut json = Writer::default();
         json.quoted("<a href=\"&\">\u{2028}\u{2029}\u{1}\u{7f}ä\n\\");
         assert_eq!(json.text, "\"\\u003ca href=\\\"\\u0026\\\"\\u003e\\u2028\\u2029\\u0001\u{7f}ä\\n\\\\\"");
+    }
+
+    #[test]
+    fn a_secret_is_not_a_config_map_of_its_name() {
+        let of = |entry: serde_json::Value| {
+            let source = json!({"type": "configMaps", "configMaps": [entry]});
+            template_hash(&template(json!({"spec": {"provisionerClassName": "a", "source": source}})))
+        };
+        let plain = of(json!({"configMap": {"name": "n"}}));
+        assert_eq!(of(json!({"configMap": {"name": "n"}, "kind": "ConfigMap"})), plain);
+        assert_ne!(of(json!({"configMap": {"name": "n"}, "kind": "Secret"})), plain);
     }
 
     #[test]

@@ -54,7 +54,9 @@ pub struct HealthCheck {
 /// A value of an object that is looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("oneOf" = [{"required": ["condition"]}, {"required": ["jsonPointer"]}]))]
+#[schemars(extend(
+    "oneOf" = [{"required": ["condition"], "not": {"required": ["sameAs"]}}, {"required": ["jsonPointer"]}]
+))]
 pub struct HealthProbe {
     /// Type of a condition in status.conditions, whose status is looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +71,10 @@ pub struct HealthProbe {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), inner(length(max = 256)))]
     pub values: Vec<String>,
+    /// Another field, as JSON pointer, that has to be there and to have the same value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024), regex(pattern = r"^(/([^/~]|~[01])+)+$"))]
+    pub same_as: Option<String>,
 }
 
 /// Fields of some objects that are left to others.

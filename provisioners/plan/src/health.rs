@@ -192,13 +192,17 @@ impl Found {
             }
             (None, pointer) => {
                 let pointer = pointer.as_deref().unwrap_or_default();
-                (pointer.to_owned(), body.pointer(pointer).and_then(text), String::new())
+                let message = probe.same_as.as_deref().and_then(|other| difference(body, pointer, other));
+                (pointer.to_owned(), body.pointer(pointer).and_then(text), message.unwrap_or_default())
             }
         };
-        let holds = value.as_ref().is_some_and(|value| match probe.values.as_slice() {
+        let is_wanted = |value: &String| match probe.values.as_slice() {
             [] => probe.condition.is_none() || value == "True",
             values => values.contains(value),
-        });
+        };
+        // The message of a condition decides nothing; that of a field says how it differs from another.
+        let is_same = probe.condition.is_some() || message.is_empty();
+        let holds = is_same && value.as_ref().is_some_and(is_wanted);
         Self { what, value, message, holds }
     }
 }
@@ -212,6 +216,12 @@ impl fmt::Display for Found {
             Some(value) => write!(formatter, "{what} is {value:?}: {message}"),
         }
     }
+}
+
+/// What the field `other` is, in words, if it is not there or not as the field at `pointer` is.
+fn difference(body: &Value, pointer: &str, other: &str) -> Option<String> {
+    let Some(value) = body.pointer(other).and_then(text) else { return Some(format!("{other} is not there")) };
+    (body.pointer(pointer) != body.pointer(other)).then(|| format!("{other} is {value:?}"))
 }
 
 /// A value as text. What is there and null counts as absent.

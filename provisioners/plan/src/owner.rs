@@ -19,7 +19,8 @@ pub struct Owner {
 pub struct Predecessors<'a> {
     /// Namespace in which RukPak v0.16 kept its releases.
     pub system_namespace: &'a str,
-    /// The ClusterExtension that the BundleDeployment was made for: operator-controller may have installed it before.
+    /// The ClusterExtension, or ClusterObjectSet, that the BundleDeployment was made for: operator-controller may have installed it
+    /// before.
     pub extension: Option<&'a OwnerReference>,
 }
 
@@ -29,8 +30,9 @@ pub const OWNER_API_VERSION: &str = "core.rukpak.io/v1alpha1";
 /// The group of [`EXTENSION`] and [`REVISIONS`].
 const OLM_GROUP: &str = "olm.operatorframework.io";
 const EXTENSION: &str = "ClusterExtension";
+const OBJECT_SET: &str = "ClusterObjectSet";
 /// What operator-controller keeps the objects of a version by, where it does not use Helm; the first since 1.9.
-const REVISIONS: [&str; 2] = ["ClusterObjectSet", "ClusterExtensionRevision"];
+const REVISIONS: [&str; 2] = [OBJECT_SET, "ClusterExtensionRevision"];
 
 /// Whose an object is that exists, seen from an [`Owner`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,14 +270,18 @@ fn is_deployment(owner: &OwnerReference) -> bool {
     owner.kind == names::OWNER_KIND_VALUE && owner.api_version == OWNER_API_VERSION
 }
 
-/// The ClusterExtension that a BundleDeployment belongs to.
+/// The ClusterExtension, or ClusterObjectSet, that a BundleDeployment belongs to.
 pub fn extension(deployment: &ObjectMeta) -> Option<&OwnerReference> {
-    controller(deployment).filter(|owner| owner.kind == EXTENSION && is_of_olm(owner))
+    let is_made_for = |owner: &&OwnerReference| owner.kind == EXTENSION || owner.kind == OBJECT_SET;
+    controller(deployment).filter(is_made_for).filter(|owner| is_of_olm(owner))
 }
 
 /// Whether operator-controller installed an object for the extension: its labels say so, and it is controlled by the extension itself
-/// (installed by Helm) or by one of its revisions, `<name>-<number>`.
+/// (installed by Helm) or by one of its revisions, `<name>-<number>`. What a ClusterObjectSet of a user installed has that alone.
 fn was_installed_for(extension: &OwnerReference, meta: &ObjectMeta, controller: &OwnerReference) -> bool {
+    if extension.kind == OBJECT_SET {
+        return controller.uid == extension.uid;
+    }
     let says = |key: &str, value: &str| text(meta.labels.as_ref(), key) == Some(value);
     let number = controller.name.strip_prefix(&extension.name).and_then(|rest| rest.strip_prefix('-'));
     let is_revision = REVISIONS.contains(&controller.kind.as_str())
@@ -330,6 +336,16 @@ mod tests {
         assert!(!is_taken("f", olm, "ClusterExtension", "e", "9"), "another extension's by its labels");
         for name in ["e", "e-", "e-x", "e-f-1", "f-1"] {
             assert!(!is_taken("e", olm, "ClusterObjectSet", name, "5"), "{name}");
+        }
+        let set: ObjectMeta = serde_json::from_value(json!({"ownerReferences": [
+            {"apiVersion": olm, "kind": "ClusterObjectSet", "name": "s", "uid": "7", "controller": true},
+        ]}))
+        .unwrap();
+        let of_set = Predecessors { system_namespace: "rukpak-system", extension: extension(&set) };
+        for (uid, is_its) in [("7", true), ("8", false)] {
+            let mut meta = set.clone();
+            meta.owner_references.as_mut().unwrap()[0].uid = uid.to_owned();
+            assert_eq!(owner.ownership(&meta, of_set) == Ownership::Extension, is_its, "a set of a user: {uid}");
         }
         assert!(!is_taken("e", "apps/v1", "ClusterObjectSet", "e-1", "5"));
         assert!(!is_taken("e", olm, "Other", "e-1", "5"));

@@ -119,6 +119,10 @@ fn tenants_install_what_their_rule_allows() {
         (of(&json!({"type": "upload", "upload": {}})), true),
         (of(&json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "shop-a"}}]})), true),
         (
+            of(&json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "shop-a"}, "kind": "Secret"}]})),
+            false,
+        ),
+        (
             of(
                 &json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "shop-a"}}, {"configMap": {"name": "b"}}]}),
             ),
@@ -273,6 +277,13 @@ fn what_says_what_packages_are_is_no_tenants() {
         assert!(!Request { operation, ..jane("clustercatalogs") }.allows(&catalog), "{operation}");
         let policies = Request { operation, resource: "contentpolicies", ..DEVELOPER };
         assert!(!policies.allows(&json!({"metadata": {"name": "shop-x"}, "spec": {}})), "{operation}");
+    }
+    let set = json!({"metadata": {"name": "shop-x"}, "spec": {"lifecycleState": "Active", "revision": 1}});
+    for operation in ["CREATE", "UPDATE", "DELETE"] {
+        for somebody in [jane("clusterobjectsets"), DEVELOPER] {
+            let sets = Request { operation, resource: "clusterobjectsets", ..somebody };
+            assert!(!sets.allows(&set), "{operation}");
+        }
     }
     let admin = Request { user: "admin", groups: &["system:masters"], ..jane("clustercatalogs") };
     assert!(admin.allows(&catalog));

@@ -52,7 +52,8 @@ pub fn config_maps(change: Change<'_>) -> Result<BTreeSet<String>, Denial> {
     let Some(bundle) = looked_at(change)? else { return Ok(BTreeSet::new()) };
     let source = &bundle["spec"]["source"];
     let entries = source["configMaps"].as_array().filter(|_| source["type"] == "configMaps");
-    let names = entries.into_iter().flatten().filter_map(|entry| entry["configMap"]["name"].as_str());
+    let entries = entries.into_iter().flatten().filter(|entry| entry["kind"] != "Secret");
+    let names = entries.filter_map(|entry| entry["configMap"]["name"].as_str());
     Ok(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
@@ -93,7 +94,8 @@ fn check_source(bundle: &Value, mutable: &BTreeSet<String>) -> Result<(), Denial
     let mut texts: Vec<_> = findings.iter().map(|finding| (place(finding), finding.to_string())).collect();
     if spec.source.type_ == "configMaps" {
         for (index, entry) in spec.source.config_maps.iter().flatten().enumerate() {
-            if let Some(name) = entry.config_map.name.as_ref().filter(|name| mutable.contains(*name)) {
+            let name = entry.config_map.name.as_ref().filter(|name| !entry.is_secret() && mutable.contains(*name));
+            if let Some(name) = name {
                 let field = format!("bundle.spec.source.configmaps[{index}].configmap.name");
                 let way_out = format!("kubectl patch configmap {name} --type=merge -p '{{\"immutable\": true}}'");
                 texts

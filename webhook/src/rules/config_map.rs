@@ -47,7 +47,7 @@ pub fn use_of(bundle: &Value, name: &str) -> Option<Use> {
     let mut entries = source["configMaps"].as_array()?.iter();
     let bundle = bundle["metadata"]["name"].as_str()?.to_owned();
     entries
-        .any(|entry| entry["configMap"]["name"] == name)
+        .any(|entry| entry["configMap"]["name"] == name && entry["kind"] != "Secret")
         .then(|| Use { bundle, is_source: source["type"] == "configMaps" })
 }
 

@@ -185,8 +185,12 @@ const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
 fn deployments(policy: &InstallPolicy) -> Result<Part, PolicyError> {
     let allowed = allowed(policy, |rule| !rule.sources.is_empty(), cel::deployment)?;
-    let resources = resources("core.rukpak.io", &["bundledeployments", "bundles", "contentpolicies"]);
-    Ok(Part { suffix: "", resources: vec![resources], variables: cel::deployment_variables(), allowed })
+    let resources = vec![
+        resources("core.rukpak.io", &["bundledeployments", "bundles", "contentpolicies"]),
+        // Any objects, with the controller's rights: no rule is for them.
+        resources("olm.operatorframework.io", &["clusterobjectsets"]),
+    ];
+    Ok(Part { suffix: "", resources, variables: cel::deployment_variables(), allowed })
 }
 
 fn packages(policy: &InstallPolicy) -> Result<Part, PolicyError> {

@@ -1,12 +1,14 @@
-//! Content that lies in ConfigMaps of the system namespace. Read when needed, never kept.
+//! Content that lies in ConfigMaps, or Secrets, of the system namespace. Read when needed, never kept.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, ResourceExt as _};
 use rukpak_content::{Limit, LimitExceeded};
 use rukpak_crds::ConfigMapSource;
+use rukpak_crds::names::{CONTENT_OF, CONTENT_TYPE};
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
 use rukpak_source::files::{self, FileSet};
@@ -22,6 +24,18 @@ pub enum Error {
     /// A ConfigMap may not or cannot be read.
     #[error("get configmap {0}")]
     Get(String, #[source] api::Error),
+    /// A Secret is not there.
+    #[error("get secret {namespace}/{name}: Secret {name:?} not found")]
+    NoSecret { namespace: String, name: String },
+    /// A Secret may not or cannot be read.
+    #[error("get secret {0}")]
+    GetSecret(String, #[source] api::Error),
+    /// A Secret is not meant for the BundleDeployment of the Bundle.
+    #[error(
+        "secret {0:?} holds no content of this Bundle: it has to be immutable, of type {CONTENT_TYPE}, and to name the \
+         BundleDeployment of the Bundle in its annotation {CONTENT_OF}"
+    )]
+    NotMeant(String),
     /// They are too large together.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
@@ -34,23 +48,28 @@ impl Error {
     /// When to try again. A ConfigMap that comes or changes wakes its Bundles besides.
     pub fn retry(&self) -> Class {
         match self {
-            Self::Get(..) | Self::Files(files::Error::Stage(_)) => Class::Transient,
-            Self::NotFound { .. } | Self::Limit(_) | Self::Files(_) => Class::Terminal,
+            // Nothing tells of Secrets.
+            Self::Get(..) | Self::GetSecret(..) | Self::NoSecret { .. } | Self::Files(files::Error::Stage(_)) => {
+                Class::Transient
+            }
+            Self::NotFound { .. } | Self::NotMeant(_) | Self::Limit(_) | Self::Files(_) => Class::Terminal,
         }
     }
 }
 
-/// Reads the ConfigMaps, each once, in the order of the spec.
-pub async fn read(entries: &[ConfigMapSource], context: &Context) -> Result<Vec<FileSet>, Error> {
-    let mut read: BTreeMap<&str, Vec<(String, Vec<u8>)>> = BTreeMap::new();
+/// Reads what is named, each once, in the order of the spec. `owner` is the BundleDeployment that the Bundle was made for.
+pub async fn read(entries: &[ConfigMapSource], owner: Option<&str>, context: &Context) -> Result<Vec<FileSet>, Error> {
+    let mut read: BTreeMap<(bool, &str), Files> = BTreeMap::new();
     let mut sets = Vec::with_capacity(entries.len());
     let mut total_bytes = 0;
     for entry in entries {
         let name = entry.config_map.name.as_deref().unwrap_or_default();
-        if !read.contains_key(name) {
-            read.insert(name, get(name, context).await?);
+        let files = match read.entry((entry.is_secret(), name)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) if entry.is_secret() => place.insert(secret(name, owner, context).await?),
+            Entry::Vacant(place) => place.insert(get(name, context).await?),
         }
-        let files = read.get(name).cloned().unwrap_or_default();
+        .clone();
         total_bytes += files.iter().map(|(_, body)| body.len() as u64).sum::<u64>();
         Limit::TreeBytes.check(total_bytes, context.limits.tree_bytes, || format!("configmap {name:?}"))?;
         let path = entry.path.clone().unwrap_or_default();
@@ -59,7 +78,32 @@ pub async fn read(entries: &[ConfigMapSource], context: &Context) -> Result<Vec<
     Ok(sets)
 }
 
-async fn get(name: &str, context: &Context) -> Result<Vec<(String, Vec<u8>)>, Error> {
+/// Names of files and what they hold.
+type Files = Vec<(String, Vec<u8>)>;
+
+/// What a Secret holds, if it is meant for the Bundle: whoever may write Bundles need not be allowed to read Secrets.
+async fn secret(name: &str, owner: Option<&str>, context: &Context) -> Result<Files, Error> {
+    let namespace = &context.system_namespace;
+    let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
+    match api.get_opt(name).await {
+        Ok(Some(found)) if is_meant(&found, owner) => {
+            Ok(found.data.unwrap_or_default().into_iter().map(|(key, ByteString(bytes))| (key, bytes)).collect())
+        }
+        Ok(Some(_)) => Err(Error::NotMeant(name.to_owned())),
+        Ok(None) => Err(Error::NoSecret { namespace: namespace.clone(), name: name.to_owned() }),
+        Err(error) => Err(Error::GetSecret(format!("{namespace}/{name}"), error.into())),
+    }
+}
+
+fn is_meant(secret: &Secret, owner: Option<&str>) -> bool {
+    let meant_for = secret.annotations().get(CONTENT_OF).map(String::as_str);
+    secret.immutable == Some(true)
+        && secret.type_.as_deref() == Some(CONTENT_TYPE)
+        && meant_for.is_some()
+        && meant_for == owner
+}
+
+async fn get(name: &str, context: &Context) -> Result<Files, Error> {
     let namespace = &context.system_namespace;
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
     match api.get_opt(name).await {
@@ -71,7 +115,7 @@ async fn get(name: &str, context: &Context) -> Result<Vec<(String, Vec<u8>)>, Er
 }
 
 /// The API server sees to it that no key is in both.
-fn files_of(found: ConfigMap) -> Vec<(String, Vec<u8>)> {
+fn files_of(found: ConfigMap) -> Files {
     let text = found.data.unwrap_or_default().into_iter().map(|(key, text)| (key, text.into_bytes()));
     let binary = found.binary_data.unwrap_or_default().into_iter().map(|(key, ByteString(bytes))| (key, bytes));
     text.chain(binary).collect()
@@ -88,6 +132,26 @@ mod tests {
         let error = Error::NotFound { namespace: "rukpak-system".into(), name: "non-exist".into() };
         assert_eq!(error.to_string(), "get configmap rukpak-system/non-exist: ConfigMap \"non-exist\" not found");
         assert_eq!(error.retry(), Class::Terminal);
+    }
+
+    #[test]
+    fn a_secret_is_read_for_the_deployment_alone_that_it_names() {
+        let secret = |change: &serde_json::Value| -> Secret {
+            let mut secret = json!({"immutable": true, "type": CONTENT_TYPE,
+                                    "metadata": {"annotations": {CONTENT_OF: "d"}}, "data": {"a": "eA=="}});
+            for (key, value) in change.as_object().into_iter().flatten() {
+                secret[key] = value.clone();
+            }
+            serde_json::from_value(secret).unwrap()
+        };
+        assert!(is_meant(&secret(&json!({})), Some("d")));
+        for owner in [None, Some("e")] {
+            assert!(!is_meant(&secret(&json!({})), owner), "{owner:?}");
+        }
+        for change in [json!({"immutable": false}), json!({"type": "Opaque"}), json!({"metadata": {}})] {
+            assert!(!is_meant(&secret(&change), Some("d")), "{change}");
+            assert!(!is_meant(&secret(&change), None), "{change}");
+        }
     }
 
     #[test]

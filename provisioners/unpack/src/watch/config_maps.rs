@@ -73,5 +73,5 @@ fn wake(config_map: &str, context: &Context) {
 
 fn uses(bundle: &Bundle, config_map: &str) -> bool {
     let entries = bundle.spec.source.config_maps.iter().flatten();
-    entries.into_iter().any(|entry| entry.config_map.name.as_deref() == Some(config_map))
+    entries.into_iter().any(|entry| !entry.is_secret() && entry.config_map.name.as_deref() == Some(config_map))
 }

@@ -50,6 +50,21 @@ fn without_probes_for_health_the_usual_rules_hold() {
 }
 
 #[test]
+fn a_field_is_compared_with_another() {
+    let check = check(&json!([{"jsonPointer": "/status/ready", "sameAs": "/status/wanted"}]), &json!([]));
+    assert_eq!(health(&check, &json!({"ready": 3, "wanted": 3})), Health::current("Resource is current"));
+    for (status, message) in [
+        (json!({"ready": 2, "wanted": 3}), "/status/ready is \"2\": /status/wanted is \"3\""),
+        (json!({"ready": "3", "wanted": 3}), "/status/ready is \"3\": /status/wanted is \"3\""),
+        (json!({"ready": 3}), "/status/ready is \"3\": /status/wanted is not there"),
+        (json!({"wanted": 3}), "/status/ready is not there"),
+        (json!({"ready": null, "wanted": null}), "/status/ready is not there"),
+    ] {
+        assert_eq!(health(&check, &status), Health::in_progress(message), "{status}");
+    }
+}
+
+#[test]
 fn the_first_check_that_names_an_object_counts() {
     let of = |more: Value| {
         let mut check = json!({"group": "example.com", "kind": "Db"});

@@ -150,6 +150,7 @@ fn source(source: &Source) -> Made {
         Source::Upload => format!("({SOURCE}.type == 'upload' && has({SOURCE}.upload))"),
         Source::ConfigMaps(pattern) => {
             let each = matches("each.configMap.name", pattern, Of::Names)?;
+            let each = format!("(!has(each.kind) || each.kind == 'ConfigMap') && {each}");
             format!(
                 "({SOURCE}.type == 'configMaps' && has({SOURCE}.configMaps) && {SOURCE}.configMaps.all(each, {each}))"
             )
