@@ -6,7 +6,7 @@ use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use crate::names::{BUNDLE_DEPLOYMENT_NAME_MAX, BUNDLE_NAME_MAX};
-use crate::olm::{ClusterCatalog, ClusterExtension, rules};
+use crate::olm::{ClusterCatalog, ClusterExtension, ClusterObjectSet, rules};
 use crate::olmv0;
 use crate::{Bundle, BundleDeployment, ContentPolicy, Plan, PlatformOperator, plan as plans};
 
@@ -115,6 +115,20 @@ pub fn cluster_extension() -> Result<Value, serde_json::Error> {
     Ok(definition)
 }
 
+/// The CRD of ClusterObjectSet, as JSON.
+///
+/// # Errors
+/// As [`bundle`].
+pub fn cluster_object_set() -> Result<Value, serde_json::Error> {
+    let mut definition = derived(ClusterObjectSet::crd())?;
+    let schema = schema(&mut definition);
+    schema["description"] = json!("ClusterObjectSet is objects, applied and kept phase by phase.");
+    let phase = &mut schema["properties"]["spec"]["properties"]["phases"]["items"]["properties"];
+    phase["objects"]["items"]["oneOf"] = one_of(&["object", "ref"]);
+    rules::of_cluster_object_set(schema);
+    Ok(definition)
+}
+
 /// The CRD of a kind of OLM v0, as JSON, with the words `description`, and the versions `others` served beside the stored one.
 fn of_olmv0<K: CustomResourceExt>(description: &str, others: &[&str]) -> Result<Value, serde_json::Error> {
     let mut definition = derived(K::crd())?;
@@ -201,6 +215,7 @@ pub fn all() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
         ("platform.openshift.io_platformoperators.yaml", platform_operator()?),
         ("olm.operatorframework.io_clustercatalogs.yaml", cluster_catalog()?),
         ("olm.operatorframework.io_clusterextensions.yaml", cluster_extension()?),
+        ("olm.operatorframework.io_clusterobjectsets.yaml", cluster_object_set()?),
     ];
     all.extend(all_of_olmv0()?);
     Ok(all)

@@ -1,12 +1,13 @@
-//! The API of OLM v1: `olm.operatorframework.io/v1`, kinds ClusterCatalog and ClusterExtension.
+//! The API of OLM v1: `olm.operatorframework.io/v1`, kinds ClusterCatalog, ClusterExtension and ClusterObjectSet.
 //!
 //! Source of the shapes, rules and messages: operator-controller 1.11 (the standard set of definitions) and, of its experimental set,
-//! `spec.config` and `spec.progressDeadlineMinutes`, which would otherwise be pruned without a word,
+//! ClusterObjectSet, `spec.config` and `spec.progressDeadlineMinutes`, which would otherwise be pruned without a word,
 //! `status.activeRevisions` and `status.install.bundle.release`.
 //!
 //! ```text
 //! cluster_catalog    an image with a catalog of packages
 //! cluster_extension  a package, installed from the catalogs
+//! cluster_object_set objects, phase by phase
 //! selection          which catalogs an extension is looked up in
 //! rules              what the fields must be: CEL in the definitions, and the same in Rust for objects that were stored before a rule was
 //! ```
@@ -17,11 +18,13 @@ use crate::names::BUNDLE_DEPLOYMENT_NAME_MAX;
 
 pub mod cluster_catalog;
 pub mod cluster_extension;
+pub mod cluster_object_set;
 pub mod rules;
 pub mod selection;
 
 pub use cluster_catalog::{AvailabilityMode, CatalogImage, CatalogSource, ClusterCatalog, ClusterCatalogSpec};
 pub use cluster_extension::{ClusterExtension, ClusterExtensionSpec};
+pub use cluster_object_set::{ClusterObjectSet, ClusterObjectSetSpec, ClusterObjectSetStatus};
 
 /// Label of every ClusterCatalog: its name, for selectors.
 pub const CATALOG_NAME_LABEL: &str = "olm.operatorframework.io/metadata.name";
@@ -55,6 +58,11 @@ pub fn deployment_name(extension: &str) -> String {
     // Names of objects are ASCII.
     let start: String = extension.chars().take(BUNDLE_DEPLOYMENT_NAME_MAX - DIGITS - 1).collect();
     format!("{}-{digits}", start.trim_end_matches(['-', '.']))
+}
+
+/// Returns the name of the BundleDeployment of a phase of an object set. Phases are named without dots, so that no two sets have the same.
+pub fn phase_deployment_name(set: &str, phase: &str) -> String {
+    deployment_name(&format!("{set}.{phase}"))
 }
 
 /// Reasons of conditions of both kinds.

@@ -30,6 +30,10 @@ fn walk(schema: &Value, value: &Value, old: Option<&Value>, found: &mut Vec<Stri
             found.push(rule["message"].as_str().unwrap().to_owned());
         }
     }
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        // Close to how the API server pairs the items of a map: the tests keep their order.
+        walk(&schema["items"], item, old.and_then(|old| old.get(index)), found);
+    }
     for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
         if let Some(value) = value.get(name) {
             walk(schema, value, old.and_then(|old| old.get(name)), found);
@@ -253,14 +257,72 @@ fn what_never_changes() {
     }
 }
 
+fn object_set(change: &Value) -> Value {
+    let mut set = json!({"spec": {
+        "lifecycleState": "Active", "revision": 1, "collisionProtection": "Prevent",
+        "phases": [{"name": "a-1", "objects": []}],
+        "progressionProbes": [{
+            "selector": {"type": "Label", "label": {"matchLabels": {"a": "b"}}},
+            "assertions": [{"type": "FieldValue", "fieldValue": {"fieldPath": "status.phase", "value": "Bound"}}],
+        }],
+    }});
+    for (key, value) in change.as_object().into_iter().flatten() {
+        set["spec"][key] = value.clone();
+    }
+    set
+}
+
+#[test]
+fn unions_and_names_of_an_object_set() {
+    let definition = definition::cluster_object_set().unwrap();
+    assert!(broken(&definition, &object_set(&json!({})), None).is_empty());
+    let probe = |selector: Value, assertion: Value| json!({"progressionProbes": [{"selector": selector, "assertions": [assertion]}]});
+    let (by_kind, by_label) =
+        (json!({"type": "GroupKind", "groupKind": {"group": "", "kind": "Pod"}}), json!({"type": "Label"}));
+    let equal = json!({"type": "FieldsEqual", "fieldsEqual": {"fieldA": "a.b", "fieldB": "/c"}});
+    for (change, message) in [
+        (json!({"phases": [{"name": "A", "objects": []}]}), "the value must consist of only lowercase"),
+        (probe(by_label, json!({"type": "ConditionEqual"})), "label is required when type is Label"),
+        (probe(by_kind.clone(), json!({"type": "FieldValue"})), "fieldValue is required when type is FieldValue"),
+        (probe(by_kind, equal), "must contain a valid field path."),
+        (
+            probe(json!({"type": "Label", "label": {}}), json!({"type": "ConditionEqual", "conditionEqual": {}})),
+            "exactly one of matchLabels or matchExpressions must be set",
+        ),
+    ] {
+        let found = broken(&definition, &object_set(&change), None);
+        assert!(found.iter().any(|found| found.starts_with(message)), "{change}: {found:?}");
+    }
+}
+
+#[test]
+fn what_never_changes_in_an_object_set() {
+    let definition = definition::cluster_object_set().unwrap();
+    let old = object_set(&json!({}));
+    for (change, message) in [
+        (json!({"revision": 2}), "revision is immutable"),
+        (json!({"phases": [{"name": "b", "objects": []}]}), "phases is immutable"),
+        (json!({"collisionProtection": "None"}), "collisionProtection is immutable"),
+    ] {
+        assert_eq!(broken(&definition, &object_set(&change), Some(&old)), [message], "{change}");
+    }
+    let archived = object_set(&json!({"lifecycleState": "Archived"}));
+    assert!(broken(&definition, &archived, Some(&old)).is_empty());
+    assert_eq!(broken(&definition, &old, Some(&archived)), ["cannot un-archive"]);
+    let empty = object_set(&json!({"phases": []}));
+    assert!(broken(&definition, &old, Some(&empty)).is_empty(), "nothing was there before");
+}
+
 /// Shapes that people's manifests and tools rely on.
 #[test]
 fn the_definitions_are_those_of_upstream() {
     let catalogs = definition::cluster_catalog().unwrap();
     let extensions = definition::cluster_extension().unwrap();
+    let sets = definition::cluster_object_set().unwrap();
     for (definition, plural, columns) in [
         (&catalogs, "clustercatalogs", &["LastUnpacked", "Serving", "Age"][..]),
         (&extensions, "clusterextensions", &["Installed Bundle", "Version", "Installed", "Progressing", "Age"]),
+        (&sets, "clusterobjectsets", &["Available", "Progressing", "Age"]),
     ] {
         let spec = &definition["spec"];
         assert_eq!((&spec["scope"], &spec["names"]["plural"]), (&json!("Cluster"), &json!(plural)));

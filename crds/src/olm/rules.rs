@@ -160,6 +160,24 @@ static BUNDLE_RELEASE: [TextRule; 1] = [text_rule!(
     "release must be empty or consist of dot-separated identifiers (numeric without leading zeros, or alphanumeric)"
 )];
 
+/// Names of the phases of an object set.
+static PHASE_NAME: [TextRule; 1] = [text_rule!(
+    Always,
+    "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+    "the value must consist of only lowercase alphanumeric characters and hyphens, and must start and end with an alphanumeric character."
+)];
+
+/// Paths of fields in the probes of an object set.
+static FIELD_PATH: [TextRule; 1] = [text_rule!(
+    Always,
+    r"^[a-zA-Z0-9]+(\.[a-zA-Z0-9]+)*$",
+    "must contain a valid field path. valid fields contain upper or lower-case alphanumeric characters separated by the \".\" character."
+)];
+
+/// Digests of the phases of an object set.
+static PHASE_DIGEST: [TextRule; 1] =
+    [text_rule!(Always, "^[a-z0-9]+:[a-f0-9]+$", "digest must be in the format '<algorithm>:<hex>'")];
+
 /// The source of a catalog, and that of its status.
 pub const CATALOG_SOURCE: Rule = Rule {
     cel: "self.type == 'Image' ? has(self.image) : !has(self.image)",
@@ -194,6 +212,48 @@ const NAMESPACE_PRESENCE: Rule = Rule {
     // Before Kubernetes 1.30 the field has no other name in CEL, where `namespace` is a reserved word.
     cel: "has(oldSelf.__namespace__) == has(self.__namespace__)",
     message: "namespace presence is immutable; it cannot be added or removed after creation",
+};
+
+/// Whether an object set is kept.
+const UNARCHIVE: Rule =
+    Rule { cel: "oldSelf == 'Active' || oldSelf == 'Archived' && oldSelf == self", message: "cannot un-archive" };
+/// What an object set holds.
+const PHASES: Rule = Rule { cel: "self == oldSelf || oldSelf.size() == 0", message: "phases is immutable" };
+/// Which objects a probe is about.
+const SELECTOR: [Rule; 2] = [
+    Rule {
+        cel: "self.type == 'GroupKind' ? has(self.groupKind) : !has(self.groupKind)",
+        message: "groupKind is required when type is GroupKind, and forbidden otherwise",
+    },
+    Rule {
+        cel: "self.type == 'Label' ? has(self.label) : !has(self.label)",
+        message: "label is required when type is Label, and forbidden otherwise",
+    },
+];
+/// The labels that a probe is about.
+const LABEL: Rule = Rule {
+    cel: "has(self.matchExpressions) != has(self.matchLabels)",
+    message: "exactly one of matchLabels or matchExpressions must be set",
+};
+/// What a probe asks for.
+const ASSERTION: [Rule; 3] = [
+    Rule {
+        cel: "self.type == 'ConditionEqual' ? has(self.conditionEqual) : !has(self.conditionEqual)",
+        message: "conditionEqual is required when type is ConditionEqual, and forbidden otherwise",
+    },
+    Rule {
+        cel: "self.type == 'FieldsEqual' ? has(self.fieldsEqual) : !has(self.fieldsEqual)",
+        message: "fieldsEqual is required when type is FieldsEqual, and forbidden otherwise",
+    },
+    Rule {
+        cel: "self.type == 'FieldValue' ? has(self.fieldValue) : !has(self.fieldValue)",
+        message: "fieldValue is required when type is FieldValue, and forbidden otherwise",
+    },
+];
+/// What was observed of the phases of an object set.
+const OBSERVED_PHASES: Rule = Rule {
+    cel: "oldSelf.size() == 0 || (self.size() == oldSelf.size() && oldSelf.all(o, self.exists(n, n.name == o.name)))",
+    message: "observedPhases: phases cannot be added or removed once set",
 };
 
 const fn immutable(message: &'static str) -> Rule {
@@ -266,6 +326,26 @@ pub(crate) fn of_cluster_extension(schema: &mut Value) {
     texts(schema, "status.install.bundle.release", &BUNDLE_RELEASE);
 }
 
+/// Adds the rules of ClusterObjectSet to its schema.
+pub(crate) fn of_cluster_object_set(schema: &mut Value) {
+    add(schema, "spec.lifecycleState", &[UNARCHIVE]);
+    add(schema, "spec.revision", &[immutable("revision is immutable")]);
+    add(schema, "spec.phases", &[PHASES]);
+    texts(schema, "spec.phases[].name", &PHASE_NAME);
+    add(schema, "spec.collisionProtection", &[immutable("collisionProtection is immutable")]);
+    let probe = "spec.progressionProbes[]";
+    add(schema, &format!("{probe}.selector"), &SELECTOR);
+    add(schema, &format!("{probe}.selector.label"), &[LABEL]);
+    add(schema, &format!("{probe}.assertions[]"), &ASSERTION);
+    for field in ["fieldsEqual.fieldA", "fieldsEqual.fieldB", "fieldValue.fieldPath"] {
+        texts(schema, &format!("{probe}.assertions[].{field}"), &FIELD_PATH);
+    }
+    add(schema, "status.observedPhases", &[OBSERVED_PHASES]);
+    texts(schema, "status.observedPhases[].name", &PHASE_NAME);
+    add(schema, "status.observedPhases[].digest", &[immutable("digest is immutable")]);
+    texts(schema, "status.observedPhases[].digest", &PHASE_DIGEST);
+}
+
 fn texts(schema: &mut Value, path: &str, rules: &[TextRule]) {
     for rule in rules {
         push(schema, path, json!({"rule": rule.cel("self"), "message": rule.message}));
@@ -278,9 +358,12 @@ fn add(schema: &mut Value, path: &str, rules: &[Rule]) {
     }
 }
 
-/// Adds a rule to the field at `path`, names of fields with dots between them.
+/// Adds a rule to the field at `path`, names of fields with dots between them. With `[]` behind a name it is about the items.
 fn push(schema: &mut Value, path: &str, rule: Value) {
-    let field = path.split('.').fold(schema, |schema, name| &mut schema["properties"][name]);
+    let field = path.split('.').fold(schema, |schema, name| match name.strip_suffix("[]") {
+        Some(list) => &mut schema["properties"][list]["items"],
+        None => &mut schema["properties"][name],
+    });
     match &mut field["x-kubernetes-validations"] {
         Value::Array(rules) => rules.push(rule),
         none => *none = json!([rule]),
