@@ -77,6 +77,7 @@ fn definitions_are_the_generated_ones() {
         ("base/platform/crds", "platform.openshift.io_platformoperators.yaml"),
         ("base/olm/crds", "olm.operatorframework.io_clustercatalogs.yaml"),
         ("base/olm/crds", "olm.operatorframework.io_clusterextensions.yaml"),
+        ("base/olm/crds", "olm.operatorframework.io_clusterobjectsets.yaml"),
         ("base/olmv0/crds", "operators.coreos.com_catalogsources.yaml"),
         ("base/olmv0/crds", "operators.coreos.com_clusterserviceversions.yaml"),
         ("base/olmv0/crds", "operators.coreos.com_installplans.yaml"),

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalogs::Catalogs;
 use super::cluster_extension;
+use super::cluster_object_set;
 use super::dependencies::{Dependencies, Dependent};
 use super::events::Events;
 use super::olmv0;
@@ -155,6 +156,7 @@ pub(crate) struct Wake {
     /// A count of them.
     pub counted: Arc<Notify>,
     pub extensions: cluster_extension::Wake,
+    pub sets: cluster_object_set::Wake,
     pub subscribed: olmv0::Wake,
 }
 

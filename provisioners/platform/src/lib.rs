@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! ClusterExtension   observe -> resolve -> decide -> apply -> report                   a BundleDeployment each
+//! ClusterObjectSet   resolve -> apply -> report                                        a BundleDeployment for each phase
 //! ClusterCatalog     observe -> decide -> resolve, unpack -> report                    content -> HTTP
 //! Subscription       observe -> resolve -> apply -> report                             a BundleDeployment each
 //! PlatformOperator   observe -> bundle deployment -> (catalog -> choose -> check -> create | follow the graph) -> report
@@ -17,6 +18,7 @@ mod catalog_server;
 mod catalogs;
 mod cluster_catalog;
 mod cluster_extension;
+mod cluster_object_set;
 mod cluster_operator;
 mod context;
 mod dependencies;

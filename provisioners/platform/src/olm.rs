@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::catalogs::{Catalogs, ClusterCatalogs};
 use super::cluster_catalog::store::CatalogStore;
 use super::cluster_extension::Wake;
+use super::cluster_object_set::{self, Sets};
 use super::dependencies::Dependencies;
 use super::events::Events;
 use super::follow::Optional;
@@ -23,7 +24,7 @@ use super::logins::Logins;
 use super::policies::Verdicts;
 use super::{cluster_catalog, cluster_extension};
 
-/// Both kinds, not followed yet, and what asks for reconciles of ClusterExtensions.
+/// The kinds, not followed yet, and what asks for reconciles of ClusterExtensions.
 pub(crate) struct Extensions {
     followed: Optional<ClusterExtension>,
     catalogs: Optional<ClusterCatalog>,
@@ -33,11 +34,14 @@ pub(crate) struct Extensions {
     known: CancellationToken,
     requests: UnboundedReceiver<ObjectRef<ClusterExtension>>,
     wake: Wake,
+    sets: Sets,
 }
 
 /// What the controllers stand on.
 pub(crate) struct Parts {
     pub client: Client,
+    /// Where the content of BundleDeployments lies.
+    pub system_namespace: String,
     pub loader: Arc<Loader>,
     pub logins: Arc<Logins>,
     pub verdicts: Arc<Verdicts>,
@@ -60,11 +64,11 @@ pub(crate) struct Parts {
 impl Extensions {
     pub fn new(client: Client) -> Self {
         let followed = Optional::new(client.clone(), cluster_extension::DEFINITION);
-        let catalogs = Optional::new(client, cluster_catalog::DEFINITION);
+        let catalogs = Optional::new(client.clone(), cluster_catalog::DEFINITION);
         let (objects, requests) = unbounded_channel();
         let wake = Wake { extensions: followed.store.clone(), objects };
         let (listed, known) = (CancellationToken::new(), CancellationToken::new());
-        Self { followed, catalogs, listed, known, requests, wake }
+        Self { followed, catalogs, listed, known, requests, wake, sets: Sets::new(client) }
     }
 
     /// ClusterCatalogs for PlatformOperators, who do without them where we may not look at them.
@@ -82,10 +86,15 @@ impl Extensions {
         self.wake.clone()
     }
 
-    /// Begins with both kinds.
+    pub fn sets(&self) -> cluster_object_set::Wake {
+        self.sets.wake()
+    }
+
+    /// Begins with all kinds.
     pub fn start(self, process: &mut Process, parts: Parts) {
         let Parts {
             client,
+            system_namespace,
             loader,
             logins,
             verdicts,
@@ -100,6 +109,8 @@ impl Extensions {
             news,
         } = parts;
         let (catalogs, listed, known) = (self.catalogs, self.listed, self.known);
+        let told = (written.clone(), events.clone());
+        self.sets.start(process, (client.clone(), system_namespace), (deployments.clone(), filled.clone()), told);
         let of_extensions = cluster_extension::Context {
             client: client.clone(),
             extensions: self.followed.store.clone(),

@@ -212,6 +212,7 @@ fn work(
         cluster_operator: Arc::new(Notify::new()),
         counted: Arc::new(Notify::new()),
         extensions: olm.wake(),
+        sets: olm.sets(),
         subscribed: facade.wake(),
     };
     let plans = Streams::<Plan>::selected(client.clone(), INSTALLED_FOR);
@@ -248,6 +249,7 @@ fn extended(context: &Arc<Context>, loading: Loading, unpacked: Arc<CatalogStore
     let news = context.clone();
     Parts {
         client: context.client.clone(),
+        system_namespace: options.system_namespace.clone(),
         loader,
         logins,
         verdicts,

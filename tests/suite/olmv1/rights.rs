@@ -8,19 +8,22 @@ use super::case::Case;
 
 const MANAGER: &str = "system:serviceaccount:rukpak-system:platform-operators-controller-manager";
 /// All that it writes, whatever the tests of this suite have it do.
-const WRITES: [&str; 14] = [
+const WRITES: [&str; 17] = [
     "create clusterextensions",
     "create events",
     "create leases",
     "create plans",
     "create subjectaccessreviews",
     "create tokenreviews",
+    "delete bundledeployments",
     "delete plans",
     "patch bundledeployments",
     "patch clustercatalogs",
     "patch clustercatalogs/status",
     "patch clusterextensions",
     "patch clusterextensions/status",
+    "patch clusterobjectsets",
+    "patch clusterobjectsets/status",
     "patch plans/status",
     "patch secrets",
 ];

@@ -113,7 +113,7 @@ async fn by_revision(case: &Case<'_>, image: &str, owner: &DynamicObject) -> Vec
         "metadata": {"name": revision(case).name, "finalizers": ["olm.operatorframework.io/teardown"],
                      "ownerReferences": reference(owner),
                      "annotations": {"olm.operatorframework.io/bundle-reference": image}},
-        "spec": {"lifecycleState": "Active", "revision": 1},
+        "spec": {"lifecycleState": "Active", "revision": 1, "collisionProtection": "Prevent"},
     });
     let set = case.create(&set).await;
     let mut all = Vec::new();
@@ -135,24 +135,6 @@ async fn by_revision(case: &Case<'_>, image: &str, owner: &DynamicObject) -> Vec
         all.push(left(&object, &applied));
     }
     all
-}
-
-/// Upstream's kind, as far as it matters here.
-async fn define_revisions(case: &Case<'_>) {
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "clusterobjectsets.olm.operatorframework.io"},
-        "spec": {
-            "group": "olm.operatorframework.io", "scope": "Cluster",
-            "names": {"kind": "ClusterObjectSet", "plural": "clusterobjectsets", "singular": "clusterobjectset",
-                      "listKind": "ClusterObjectSetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {
-                "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
-        },
-    });
-    case.create(&definition).await;
-    let served = verbs::await_served(&case.client, GROUP, "ClusterObjectSet", rukpak_tests::world::SOON);
-    served.await.unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 /// Nothing was made anew, and the BundleDeployment alone controls what belongs to the bundle.
@@ -192,7 +174,6 @@ async fn two(world: &World) -> [(Case<'_>, Vec<String>); 2] {
     let cases = [Case::within(world, "helm").await, Case::within(world, "revision").await];
     let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}});
     cases[0].create(&space).await;
-    define_revisions(&cases[0]).await;
     let mut all = Vec::new();
     for case in cases {
         case.make_space().await;

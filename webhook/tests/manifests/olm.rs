@@ -28,13 +28,17 @@ fn it_is_everything_of_the_platform_overlay_and_olms_kinds() {
         "ClusterRole clusterextension-editor-role",
         "ClusterRole clusterextension-viewer-role",
         "ClusterRole clusterextensions-manager-role",
+        "ClusterRole clusterobjectset-editor-role",
         "ClusterRole operator-controller-metrics-reader",
         "ClusterRoleBinding clusterextensions-manager-rolebinding",
         "CustomResourceDefinition clustercatalogs.olm.operatorframework.io",
         "CustomResourceDefinition clusterextensions.olm.operatorframework.io",
+        "CustomResourceDefinition clusterobjectsets.olm.operatorframework.io",
         "Deployment platform-operators-controller-manager",
         "Role clustercatalogs-certificate",
+        "Role clusterobjectsets-content",
         "RoleBinding clustercatalogs-certificate",
+        "RoleBinding clusterobjectsets-content",
         "Service catalogd-service",
         "Service operator-controller-service",
         "ServiceAccount platform-operators-controller-manager",
@@ -105,13 +109,17 @@ fn tools_of_upstream_find_what_they_look_for_by_its_names() {
     assert_eq!(named.keys().collect::<Vec<_>>(), usual.keys().collect::<Vec<_>>(), "the rest is as it was");
 }
 
-/// Beside what PlatformOperators need: ClusterExtensions that others depend on, metadata and statuses of OLM's kinds, two Secrets by name,
-/// and questions that are not kept.
+/// Beside what PlatformOperators need: ClusterExtensions that others depend on, metadata and statuses of OLM's kinds, Secrets, the phases of
+/// archived ClusterObjectSets, and questions that are not kept.
 #[test]
 fn the_manager_writes_little_more() {
     let objects = rendered();
     let mut written = Vec::new();
-    for (kind, name) in [("ClusterRole", "clusterextensions-manager-role"), ("Role", "clustercatalogs-certificate")] {
+    for (kind, name) in [
+        ("ClusterRole", "clusterextensions-manager-role"),
+        ("Role", "clustercatalogs-certificate"),
+        ("Role", "clusterobjectsets-content"),
+    ] {
         for rule in get(&objects, kind, name)["rules"].as_array().unwrap() {
             let strings = |field: &str| -> Vec<String> {
                 let list = rule[field].as_array().cloned().unwrap_or_default();
@@ -127,15 +135,21 @@ fn the_manager_writes_little_more() {
     written.sort();
     let expected = [
         "create clusterextensions",
+        "create secrets",
         "create secrets catalogd-service-cert catalogd-ca",
         "create subjectaccessreviews",
         "create tokenreviews",
+        "delete bundledeployments",
         "patch clustercatalogs",
         "patch clustercatalogs/status",
         "patch clusterextensions",
         "patch clusterextensions/status",
+        "patch clusterobjectsets",
+        "patch clusterobjectsets/status",
+        "patch secrets",
         "patch secrets catalogd-service-cert catalogd-ca",
         "update clusterextensions/finalizers",
+        "update clusterobjectsets/finalizers",
     ];
     assert_eq!(written, expected);
 }

@@ -79,10 +79,12 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
             Change::Present(object) => {
                 context.wake.operator(&object.name_any());
                 context.wake.extensions.deployment(&object);
+                context.wake.sets.deployment(&object);
                 context.wake.subscribed.changed(&object);
             }
             Change::Gone(object) => {
                 context.wake.extensions.deployment(&object);
+                context.wake.sets.deployment(&object);
                 context.wake.subscribed.gone(&object);
                 context.written.forget(&object.uid().unwrap_or_default());
                 context.wake.operator(&object.name_any());
@@ -93,6 +95,7 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
                 context.written.listed(since, &context.deployments.state());
                 context.wake.all(&context.operators);
                 context.wake.extensions.all();
+                context.wake.sets.all();
                 for object in context.deployments.state() {
                     context.wake.subscribed.changed(&object);
                 }

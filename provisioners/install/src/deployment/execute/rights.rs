@@ -1,9 +1,10 @@
 //! Before the first write with the rights of a ServiceAccount: is there such an account, and may it do all that is to be done? So that
 //! nothing is half applied, and everything that lacks is told at once. Asks the API server, writes nothing.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, Client, ResourceExt as _};
 use rukpak_crd_upgrade::Migration;
-use rukpak_crds::olm::{ClusterExtension, deployment_name};
+use rukpak_crds::olm::{ClusterExtension, ClusterObjectSet, deployment_name, phase_deployment_name};
 use rukpak_crds::{PlatformOperator, ServiceAccountReference};
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::rights::{RBAC, Rights, needed, of_migration, of_object, rules, text};
@@ -71,7 +72,7 @@ async fn unnamed(run: &Run) -> Result<(), Problem> {
     }
 }
 
-/// Whether the BundleDeployment is that of a PlatformOperator or ClusterExtension. Anybody can write an owner reference, so that the
+/// Whether the BundleDeployment is that of a PlatformOperator, ClusterExtension or ClusterObjectSet. Anybody can write an owner reference, so that the
 /// owner has to be there, and the name be the one that `rukpak-platform` gives: no other BundleDeployment can have it.
 async fn is_made_by_platform(run: &Run) -> Result<bool, Error> {
     let mut references = run.view.observed.deployment.owner_references().iter();
@@ -82,9 +83,25 @@ async fn is_made_by_platform(run: &Run) -> Result<bool, Error> {
     let (name, found) = match owner.kind.as_str() {
         "PlatformOperator" => (owner.name.clone(), uid_of::<PlatformOperator>(client, &owner.name).await?),
         "ClusterExtension" => (deployment_name(&owner.name), uid_of::<ClusterExtension>(client, &owner.name).await?),
+        "ClusterObjectSet" => return is_of_phase(run, owner).await,
         _ => return Ok(false),
     };
     Ok(found.as_ref() == Some(&owner.uid) && name == run.view.owner.name)
+}
+
+/// Whether the BundleDeployment is that of a phase of the ClusterObjectSet.
+async fn is_of_phase(run: &Run, owner: &OwnerReference) -> Result<bool, Error> {
+    let sets: Api<ClusterObjectSet> = Api::all(run.context.client.clone());
+    let found = match sets.get_opt(&owner.name).await {
+        // A kind that is not served: the answer is no object of the API.
+        Err(kube::Error::Api(status)) if status.code == 404 => None,
+        found => found?,
+    };
+    let has_it = |set: &ClusterObjectSet| {
+        let mut names = set.spec.phases.iter().map(|phase| phase_deployment_name(&owner.name, &phase.name));
+        names.any(|name| name == run.view.owner.name)
+    };
+    Ok(found.is_some_and(|set| set.metadata.uid.as_ref() == Some(&owner.uid) && has_it(&set)))
 }
 
 /// Reads the UID of a cluster-scoped object. `None` too where its kind is not served.

@@ -1,0 +1,173 @@
+//! The ClusterObjectSet reconciler: resolve -> apply a BundleDeployment for each phase -> report (pure).
+//!
+//! ```text
+//! content     what the phases hold, from the set itself and from Secrets    API server
+//! probes      what is asked of objects, as checks of a BundleDeployment     pure
+//! deployment  the BundleDeployments of the phases, and what they install    API server
+//! report      what is known to a status                                     pure
+//! ```
+//!
+//! The BundleDeployment of a phase depends on that of the phase before, and is deleted before it. No finalizer: deletion is garbage
+//! collection by owner references.
+
+mod content;
+mod deployment;
+mod probes;
+mod report;
+mod start;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
+use kube::{Client, Resource, ResourceExt};
+use rukpak_crds::BundleDeployment;
+use rukpak_crds::olm::cluster_object_set::LifecycleState;
+use rukpak_crds::olm::{ClusterObjectSet, ClusterObjectSetStatus, PROGRESSING};
+use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::api;
+use rukpak_runtime::error::Chain;
+use rukpak_runtime::failures::Failures;
+use rukpak_runtime::status::{StatusWriter, WrittenVersions};
+
+use self::report::Report;
+use super::cluster_catalog::changed;
+use super::events::Events;
+use super::finalizers;
+use super::outcome::Error;
+
+pub(crate) use start::{Sets, Wake};
+
+/// Name of the CRD.
+const DEFINITION: &str = "clusterobjectsets.olm.operatorframework.io";
+/// What nobody tells of is looked at again so often: Secrets that have to become immutable.
+const AGAIN: Duration = Duration::from_mins(1);
+
+/// What every reconcile of a ClusterObjectSet is handed.
+pub(crate) struct Context {
+    pub client: Client,
+    /// All ClusterObjectSets, as last seen.
+    pub sets: Store<ClusterObjectSet>,
+    /// All BundleDeployments, as last seen.
+    pub deployments: Store<BundleDeployment>,
+    /// Where the content of BundleDeployments lies.
+    pub system_namespace: String,
+    pub failures: Failures,
+    /// Of what was written of sets and of BundleDeployments, whoever they are of.
+    pub written: Arc<WrittenVersions>,
+    pub events: Arc<Events>,
+}
+
+/// Why nothing goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fault {
+    message: String,
+    /// When to try again; `None` if the set, or what it names, has to be changed.
+    retry: Option<Class>,
+}
+
+impl Fault {
+    fn blocked(message: impl Into<String>) -> Self {
+        Self { message: message.into(), retry: None }
+    }
+
+    fn retried(message: impl Into<String>, class: Class) -> Self {
+        Self { message: message.into(), retry: Some(class) }
+    }
+
+    /// Of a request for `what`.
+    fn of(what: &str, error: &api::Error) -> Self {
+        let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal };
+        Self::retried(format!("{what}: {}", Chain(error)), class)
+    }
+}
+
+/// One reconcile of a ClusterObjectSet.
+///
+/// # Errors
+/// Only what prevents the outcome from being reported; everything else is in the status.
+pub(crate) async fn reconcile(set: Arc<ClusterObjectSet>, context: Arc<Context>) -> Result<Action, Error> {
+    if context.written.is_stale(&*set) {
+        return Ok(Action::await_change());
+    }
+    if set.meta().deletion_timestamp.is_some() {
+        finalizers::strip(&context.client, &*set).await.map_err(Error::Metadata)?;
+        return Ok(Action::await_change());
+    }
+    // A revision that operator-controller made of a ClusterExtension, which has a BundleDeployment of its own by now.
+    if set.owner_references().iter().any(|owner| owner.controller == Some(true)) {
+        return Ok(Action::await_change());
+    }
+
+    let (report, retry) = outcome(&set, &context).await;
+    let now = Timestamp::now();
+    write(&set, &report::status(&set, &report, now), &context).await?;
+    if report.is_over() {
+        finalizers::strip(&context.client, &*set).await.map_err(Error::Metadata)?;
+    }
+
+    let uid = set.uid().unwrap_or_default();
+    let wait = match retry {
+        None => {
+            context.failures.clear(&uid);
+            matches!(report, Report::Blocked(_)).then_some(AGAIN)
+        }
+        Some(class) => Some(retry::delay(class, context.failures.another(&uid))),
+    };
+    let deadline = report::deadline(&set).and_then(|until| Duration::try_from(until.duration_since(now)).ok());
+    let deadline = deadline.filter(|left| !left.is_zero());
+    Ok(wait.into_iter().chain(deadline).min().map_or_else(Action::await_change, Action::requeue))
+}
+
+/// Has the objects installed or deleted; what came of it, and when to look again if nobody tells us.
+async fn outcome(set: &ClusterObjectSet, context: &Context) -> (Report, Option<Class>) {
+    let done = match set.spec.lifecycle_state {
+        LifecycleState::Archived => deployment::archive(set, context).await,
+        LifecycleState::Active => install(set, context).await,
+    };
+    match done {
+        Ok(report) => (report, None),
+        Err(Fault { message, retry: None }) => (Report::Blocked(message), None),
+        Err(Fault { message, retry }) => (Report::Retrying(message), retry),
+    }
+}
+
+/// Has the objects installed: the BundleDeployments are made in their order, and wait for one another.
+async fn install(set: &ClusterObjectSet, context: &Context) -> Result<Report, Fault> {
+    if !set.spec.only_prevents() {
+        return Err(Fault::blocked(
+            "collisionProtection IfNoController and None are not carried out here: use Prevent, and annotate objects that exist \
+             with core.rukpak.io/adopt-by",
+        ));
+    }
+    let phases = content::resolve(set, context).await?;
+    let observed = content::observed(set, &phases)?;
+    let mut states = Vec::with_capacity(phases.len());
+    let mut before: Option<String> = None;
+    for phase in phases.iter().filter(|phase| !phase.objects.is_empty()) {
+        let checks = probes::checks(&set.spec.progression_probes, &phase.objects)?;
+        let deployment = deployment::keep(set, phase, (checks, before.take()), context).await?;
+        states.push(report::phase(phase.index, &phase.name, &deployment));
+        before = Some(deployment.name_any());
+    }
+    Ok(Report::Phases { states, observed })
+}
+
+/// Writes the status, and tells of the progress if it is another.
+async fn write(set: &ClusterObjectSet, status: &ClusterObjectSetStatus, context: &Context) -> Result<(), Error> {
+    let mut writer = StatusWriter::new(&context.client, set, set.status.as_ref());
+    let is_written = writer.write(status, &context.written).await.map_err(Error::Status)?;
+    crate::outcome::of_progress(&status.conditions, is_written);
+    if !is_written {
+        return Ok(());
+    }
+    let old = set.status.as_ref().map(|old| old.conditions.as_slice()).unwrap_or_default();
+    for (before, now) in changed(old, &status.conditions).filter(|(_, now)| now.type_ == PROGRESSING) {
+        let (reason, detail) = (&now.reason, &now.message);
+        tracing::info!(set = %set.name_any(), status = ?now.status, reason, detail, "status of ClusterObjectSet changed");
+        context.events.tell_condition(set.object_ref(&()), before, now);
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Watches ClusterObjectSets and works them off.
+
+use std::sync::Arc;
+
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Client, ResourceExt};
+use rukpak_crds::BundleDeployment;
+use rukpak_crds::olm::ClusterObjectSet;
+use rukpak_runtime::failures::Failures;
+use rukpak_runtime::process::Process;
+use rukpak_runtime::queue::{Requests, drain};
+use rukpak_runtime::status::WrittenVersions;
+use rukpak_runtime::watch::Change;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_util::sync::CancellationToken;
+
+use super::{Context, DEFINITION, deployment, reconcile};
+use crate::events::Events;
+use crate::follow::Optional;
+use crate::outcome::error_policy;
+
+const CONCURRENCY: u16 = 16;
+
+/// Asks for reconciles of ClusterObjectSets.
+#[derive(Clone)]
+pub(crate) struct Wake {
+    sets: Store<ClusterObjectSet>,
+    objects: UnboundedSender<ObjectRef<ClusterObjectSet>>,
+}
+
+impl Wake {
+    /// Of the set that a BundleDeployment was made for.
+    pub fn deployment(&self, deployment: &BundleDeployment) {
+        if let Some(name) = deployment::owner(deployment) {
+            self.set(name);
+        }
+    }
+
+    /// Of all of them.
+    pub fn all(&self) {
+        for set in self.sets.state() {
+            self.set(&set.name_any());
+        }
+    }
+
+    fn set(&self, name: &str) {
+        // The receiver is dropped only when the process ends.
+        let _ = self.objects.send(ObjectRef::new(name));
+    }
+}
+
+/// The kind, not followed yet, and what asks for reconciles.
+pub(crate) struct Sets {
+    followed: Optional<ClusterObjectSet>,
+    requests: UnboundedReceiver<ObjectRef<ClusterObjectSet>>,
+    wake: Wake,
+}
+
+impl Sets {
+    pub fn new(client: Client) -> Self {
+        let followed = Optional::new(client, DEFINITION);
+        let (objects, requests) = unbounded_channel();
+        let wake = Wake { sets: followed.store.clone(), objects };
+        Self { followed, requests, wake }
+    }
+
+    pub fn wake(&self) -> Wake {
+        self.wake.clone()
+    }
+
+    /// Begins, when `filled` says that all BundleDeployments are known.
+    pub fn start(
+        self,
+        process: &mut Process,
+        (client, system_namespace): (Client, String),
+        (deployments, filled): (Store<BundleDeployment>, CancellationToken),
+        (written, events): (Arc<WrittenVersions>, Arc<Events>),
+    ) {
+        let Self { followed, requests: objects, wake } = self;
+        let sets = followed.store.clone();
+        let failures = Failures::default();
+        let context = Arc::new(Context { client, sets, deployments, system_namespace, failures, written, events });
+        let known = CancellationToken::new();
+        let both = CancellationToken::new();
+        let requests = Requests { objects, filled: both.clone(), tasks: process.reconciles() };
+        let queue =
+            drain(requests, context.sets.clone(), context.clone(), CONCURRENCY, reconcile, |set, error, context| {
+                error_policy(&*set, error, &context.failures)
+            });
+        process.spawn(async move {
+            queue.await;
+            "the queue of ClusterObjectSets"
+        });
+        let seen = known.clone();
+        process.spawn(async move {
+            filled.cancelled().await;
+            seen.cancelled().await;
+            both.cancel();
+            ""
+        });
+        process.spawn(async move {
+            followed.follow(known, |change| noticed(change, &wake, &context)).await;
+            "the watch over ClusterObjectSets"
+        });
+    }
+}
+
+fn noticed(change: Change<ClusterObjectSet>, wake: &Wake, context: &Context) {
+    match change {
+        Change::Present(object) => wake.set(&object.name_any()),
+        Change::Gone(object) => {
+            let uid = object.uid().unwrap_or_default();
+            context.written.forget(&uid);
+            context.failures.clear(&uid);
+        }
+        Change::Listed { since } => {
+            context.written.listed(since, &wake.sets.state());
+            wake.all();
+        }
+    }
+}
