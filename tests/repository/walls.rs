@@ -26,7 +26,7 @@ const ARCHIVES: (&str, &str) =
 const ZSTD: (&str, &str) =
     ("tests/suite/children/zstd.rs", "the_controller_decompresses_what_strangers_wrote_in_children");
 
-const WALLS: [Wall; 9] = [
+const WALLS: [Wall; 10] = [
     Wall {
         who: "who may create a **BundleDeployment**",
         must_not: &[
@@ -47,6 +47,7 @@ const WALLS: [Wall; 9] = [
             ),
         ],
     },
+    Wall { who: "who may create a **ClusterObjectSet**", must_not: &[("stop others", &[OTHERS_GO_ON, TURNS])] },
     Wall {
         who: "who may create a **Subscription**",
         must_not: &[
@@ -107,7 +108,13 @@ const WALLS: [Wall; 9] = [
                     ),
                 ],
             ),
-            ("read Secrets", &[("tests/suite/hostile/logins.rs", "a_secret_of_something_else_is_sent_nowhere")]),
+            (
+                "read Secrets",
+                &[
+                    ("tests/suite/hostile/logins.rs", "a_secret_of_something_else_is_sent_nowhere"),
+                    ("tests/suite/olmv1/object_sets.rs", "a_bundle_reads_no_secret_that_is_meant_for_another"),
+                ],
+            ),
             (
                 "reach the node, the API server or metadata services",
                 &[("tests/suite/hostile/egress.rs", "sources_at_refused_addresses_are_not_connected_to")],

@@ -13,6 +13,7 @@ mod kills;
 mod metrics;
 mod migrate;
 mod namespaces;
+mod object_sets;
 mod operators;
 mod previews;
 mod proxy;

@@ -93,6 +93,13 @@ pub const KINDS: &[Kind] = &[
             r#"{"source": {"type": "Image", "image": {"ref": "registry.example.com/catalog:v1"}}}"#,
         ),
     },
+    Kind {
+        name: "ClusterObjectSet",
+        api_version: OLM,
+        file: "olm.operatorframework.io_clusterobjectsets",
+        own: None,
+        foreign: ("core-set", r#"{"lifecycleState": "Active", "revision": 1, "collisionProtection": "Prevent"}"#),
+    },
 ];
 
 impl Kind {

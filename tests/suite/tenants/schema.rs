@@ -101,6 +101,11 @@ fn required(schema: &Value) -> Value {
 
 /// A value of the schema for the field `name`, and not this one.
 fn other(name: &str, schema: &Value, current: &Value) -> Value {
+    if name == "progressionProbes" {
+        let selector = json!({"type": "GroupKind", "groupKind": {"group": "", "kind": "Pod"}});
+        let equal = json!({"type": "ConditionEqual", "conditionEqual": {"type": "Ready", "status": "True"}});
+        return json!([{"selector": selector, "assertions": [equal]}]);
+    }
     if let Some(values) = schema["enum"].as_array() {
         return values.iter().find(|value| *value != current).cloned().unwrap_or_else(|| values[0].clone());
     }
@@ -115,6 +120,12 @@ fn other(name: &str, schema: &Value, current: &Value) -> Value {
         Some("array") => json!([other(name, &schema["items"], &Value::Null)]),
         Some("object") if schema["properties"].is_object() => {
             let mut value = required(schema);
+            let alternatives = schema["oneOf"].as_array();
+            if value == json!({})
+                && let Some(one) = alternatives.and_then(|all| all.last()?.pointer("/required/0")?.as_str())
+            {
+                value = json!({one: other(one, &schema["properties"][one], &Value::Null)});
+            }
             if value == json!({})
                 && let Some((name, property)) = schema["properties"].as_object().and_then(|all| all.iter().next())
             {
@@ -139,6 +150,7 @@ fn text(name: &str, schema: &Value) -> String {
         "version" => "9.9.9".to_owned(),
         "ref" => format!("registry.example.com/changed@sha256:{}", "0".repeat(64)),
         "base" => "https://changed.example.com".to_owned(),
+        "digest" => format!("sha256:{}", "0".repeat(64)),
         _ => "changed".to_owned(),
     }
 }
