@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use self::rules::{HealthCheck, HealthProbe, IgnoredDifference, ObjectSelector, UpgradeWindow};
+pub use self::rules::{HealthCheck, HealthProbe, IgnoredDifference, ObjectSelector, TakeOver, UpgradeWindow};
 pub use self::status::{
     BundleDeploymentStatus, BundleProperty, ContestedField, HookRun, Inventory, InventoryKind, MissingObject,
     PausedObject, Pending, Progress, ReleaseRecord, ReleasedObject, Revision, RevisionResult, StoredMigration,
@@ -87,6 +87,12 @@ pub struct BundleDeploymentSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub ignore_differences: Vec<IgnoredDifference>,
+    /// TakeOver names objects that are taken over where they exist already and nothing controls them: they are written as they are
+    /// declared, and deleted with the others. Without it they are in the way, unless an administrator has annotated them
+    /// (core.rukpak.io/adopt-by). The first that names an object counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub take_over: Vec<TakeOver>,
     /// HealthChecks say when objects are healthy whose kind does not tell by the usual conditions. The first that names an object counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]

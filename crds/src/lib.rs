@@ -23,7 +23,7 @@ pub use bundle_deployment::{
     BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, BundleProperty, BundleTemplate, ContestedField,
     DeletionPolicy, Dependency, HealthCheck, HealthProbe, HookRun, IgnoredDifference, Inventory, InventoryKind,
     MissingObject, ObjectSelector, PausedObject, Pending, Progress, ReleaseRecord, ReleasedObject, Revision,
-    RevisionResult, ServiceAccountReference, StoredMigration, TemplateMetadata, UpgradeWindow,
+    RevisionResult, ServiceAccountReference, StoredMigration, TakeOver, TemplateMetadata, UpgradeWindow,
 };
 pub use condition::{Condition, ConditionStatus, Conditions};
 pub use content_policy::{

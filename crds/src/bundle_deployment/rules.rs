@@ -90,6 +90,18 @@ pub struct IgnoredDifference {
     pub json_pointers: Vec<String>,
 }
 
+/// Objects that are taken over where they exist already.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TakeOver {
+    /// The objects that it is about.
+    #[serde(flatten)]
+    pub objects: ObjectSelector,
+    /// Controlled takes them over also where something else controls them, which may go on to write them, and does not keep them any
+    /// more.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub controlled: bool,
+}
+
 /// Times at which upgrades may begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

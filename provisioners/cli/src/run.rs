@@ -27,7 +27,7 @@ use crate::wait::{self, Wait};
 const ATTEMPTS: usize = 20;
 
 pub async fn run(arguments: &RunArgs) -> Exit {
-    ended(install(arguments).await)
+    ended(Box::pin(install(arguments)).await)
 }
 
 async fn install(arguments: &RunArgs) -> Result<Exit, Failure> {

@@ -6,6 +6,7 @@
 mod replacement;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use rukpak_crds::TakeOver;
 use rukpak_crds::names::{self, FIELD_MANAGER, RECONCILE};
 use rukpak_plain::ObjectKey;
 use serde_json::Value;
@@ -33,6 +34,8 @@ pub struct Task<'a> {
     pub owner: &'a Owner,
     /// Who may have installed it before.
     pub predecessors: Predecessors<'a>,
+    /// The rule that has it taken over, if one does.
+    pub take_over: Option<&'a TakeOver>,
     /// What the release declares.
     pub body: &'a Value,
     /// Whether one of somebody else may be used.
@@ -255,7 +258,7 @@ impl<'a> Put<'a> {
         let is_known = self.had.as_ref().is_some_and(|had| metadata.uid.as_ref() == Some(had));
         let is_trial = self.task.is_trial;
         let known = known(&metadata);
-        let ownership = self.task.owner.ownership(&metadata, self.task.predecessors);
+        let ownership = self.ownership(&metadata);
         let is_lost = |foreign: &ForeignOwner| is_known && !matches!(foreign, ForeignOwner::Controller { .. });
         let is_written = match &ownership {
             Ownership::Terminating | Ownership::LeftBehind { .. } => false,
@@ -304,6 +307,10 @@ impl<'a> Put<'a> {
         }
     }
 
+    fn ownership(&self, metadata: &ObjectMeta) -> Ownership {
+        self.task.owner.ownership(metadata, self.task.predecessors).ruled(self.task.take_over)
+    }
+
     fn is_to_outlive_us(&self) -> bool {
         matches!(self.task.sharing, Sharing::Kept | Sharing::InCommon)
     }
@@ -321,9 +328,9 @@ impl<'a> Put<'a> {
 
     /// What is done about an object of other BundleDeployments that was compared to what is declared.
     fn compared<W, E>(&mut self, metadata: Box<ObjectMeta>, compared: Compared) -> Next<W, E> {
-        let Task { owner, predecessors, is_trial, .. } = self.task;
+        let is_trial = self.task.is_trial;
         // It may have become another's since it was looked at, or ours.
-        let is_foreign = matches!(owner.ownership(&metadata, predecessors), Ownership::Foreign(_));
+        let is_foreign = matches!(self.ownership(&metadata), Ownership::Foreign(_));
         if !is_foreign || !self.is_united(&metadata) {
             return self.found(metadata);
         }

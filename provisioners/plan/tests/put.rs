@@ -58,7 +58,8 @@ fn put(how: How, known: Option<Known>, mut answer: impl FnMut(&str) -> Reply) ->
     }
     let predecessors = Predecessors { system_namespace: "rukpak-system", extension: None };
     let How { sharing, is_trial, may_replace } = how;
-    let mut put = Put::new(Task { owner: &owner, predecessors, body: &body, sharing, is_trial, may_replace }, known);
+    let task = Task { owner: &owner, predecessors, take_over: None, body: &body, sharing, is_trial, may_replace };
+    let mut put = Put::new(task, known);
     let (mut request, mut sent) = (put.first(), Vec::new());
     loop {
         sent.push(match &request {

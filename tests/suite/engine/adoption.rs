@@ -39,6 +39,25 @@ async fn a_foreign_object_is_refused_and_not_touched_until_its_owner_allows_it()
 }
 
 #[tokio::test]
+async fn the_spec_has_an_object_taken_over_that_nothing_controls() {
+    let case = Case::new("take-over").await;
+    let target = case.config_map_target("taken");
+    let foreign = case.foreign(&case.config_map("taken", json!({"mine": "yes"}))).await;
+    case.create(&[case.config_map("taken", json!({"mine": "no"}))]).await;
+    case.refused("InstallFailed", "already exists").await;
+    let others = json!([{"kind": "ConfigMap", "name": "other"}]);
+    let deployment = Target::bundle_deployment(&case.name);
+    case.edit("user", &deployment, json!({"spec": {"takeOver": others}})).await;
+    case.refused("InstallFailed", "already exists").await;
+    let rules = json!([{"kind": "ConfigMap", "namespace": case.namespace, "name": "taken"}]);
+    case.edit("user", &deployment, json!({"spec": {"takeOver": rules}})).await;
+    case.installed().await;
+    let adopted = case.until_owned(&target).await;
+    assert_eq!(adopted.metadata.uid, foreign.metadata.uid, "taken over, not made anew");
+    assert_eq!(adopted.data["data"], json!({"mine": "no"}));
+}
+
+#[tokio::test]
 async fn a_foreign_cluster_scoped_object_is_refused_in_the_same_words() {
     let case = Case::new("collide-cluster").await;
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": case.name}, "rules": []});

@@ -158,7 +158,9 @@ async fn one(cluster: &Cluster, target: &Target<'_>, step: &Step, means: Means) 
         system_namespace: target.system_namespace,
         extension: target.deployment.and_then(|deployment| owner::extension(&deployment.metadata)),
     };
-    let outcome = match target.owner.ownership(&live.metadata, predecessors) {
+    let rules = target.deployment.map(|deployment| deployment.spec.take_over.as_slice()).unwrap_or_default();
+    let rule = owner::take_over(rules, &step.key);
+    let outcome = match target.owner.ownership(&live.metadata, predecessors).ruled(rule) {
         Ownership::Ours => change(cluster, target, step, &live, means, &mut remark).await,
         Ownership::HelmRelease | Ownership::AdoptionAllowed | Ownership::Inherited => {
             is_taken_over = true;

@@ -85,7 +85,7 @@ struct Answer {
 
 /// Exits with 2 if somebody has to say yes first, so what could not be found out is 1 here.
 pub(super) async fn run(arguments: &PreviewArgs) -> Exit {
-    match answers(arguments).await {
+    match Box::pin(answers(arguments)).await {
         Ok(answers) => print(&answers, arguments.output.form),
         Err(failure) => {
             failure.report();

@@ -87,6 +87,7 @@ impl Run<'_> {
         let task = Task {
             owner: &owner,
             predecessors: Predecessors { system_namespace: NAMESPACE, extension: None },
+            take_over: None,
             body: &body,
             sharing: Sharing::of(&step.key, &body),
             is_trial,

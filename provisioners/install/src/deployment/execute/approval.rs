@@ -20,6 +20,7 @@ use rukpak_plan::approval::{
 };
 use rukpak_plan::decide::target;
 use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::owner::take_over;
 use rukpak_plan::prune::Leaving;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::{Identity, Plan, Release, hold};
@@ -102,7 +103,8 @@ async fn complete(
     while let Some((key, found)) = reads.next().await {
         match found {
             Ok(Some(metadata)) => {
-                let ownership = view.owner.ownership(&metadata, view.predecessors());
+                let rule = take_over(&view.observed.deployment.spec.take_over, &key);
+                let ownership = view.owner.ownership(&metadata, view.predecessors()).ruled(rule);
                 changes.note_found(key, &ownership, &metadata);
             }
             // Its kind may come with the bundle.

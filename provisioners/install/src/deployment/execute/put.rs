@@ -9,7 +9,7 @@ use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_crds::names::{FIELD_MANAGER, FORCE};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::kind::is_crd;
-use rukpak_plan::owner::ForeignOwner;
+use rukpak_plan::owner::{ForeignOwner, take_over};
 use rukpak_plan::owner_metadata::{creating, updating};
 use rukpak_plan::put::{Answer, Compared, End, Next, Put, Request, Sharing, Task};
 use rukpak_plan::put::{Replacement, has_dependents, may_be_replaced, replacement};
@@ -125,6 +125,7 @@ pub(crate) async fn put(
         Task {
             owner: &run.view.owner,
             predecessors: run.view.predecessors(),
+            take_over: take_over(&run.view.observed.deployment.spec.take_over, &step.key),
             body: &body,
             sharing: Sharing::of(&step.key, &body),
             is_trial: mode == Mode::DryRun,
@@ -204,7 +205,7 @@ async fn send(
             Answer::Moved(Box::new(writer.move_fields(identity, found, entries).await?))
         }
         Request::TakeOver(found, entries) => {
-            tracing::info!(deployment = %name, object = %identity, "taking over object of operator-controller");
+            tracing::info!(deployment = %name, object = %identity, "taking over object from its controller");
             Answer::Moved(Box::new(writer.take_over(identity, found, entries.as_deref(), &run.view.owner).await?))
         }
         Request::Share(found) => {

@@ -14,7 +14,7 @@ use super::{Package, Rule, Source, Subject};
 type Made = Result<String, (String, Fault)>;
 
 /// Fields of specs, by where they stand. What is in none is not allowed.
-pub(super) const DEPLOYMENT_FIELDS: [&str; 15] = [
+pub(super) const DEPLOYMENT_FIELDS: [&str; 16] = [
     "provisionerClassName",
     "template",
     "config",
@@ -27,6 +27,8 @@ pub(super) const DEPLOYMENT_FIELDS: [&str; 15] = [
     "serviceAccount",
     "ignoreDifferences",
     "healthChecks",
+    // The account needs the right to patch what it takes.
+    "takeOver",
     // Who may write it may also have nothing asked: an approval keeps nobody from what a rule lets them do.
     "approval",
     "approvedPlan",
