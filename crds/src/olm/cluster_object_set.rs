@@ -58,8 +58,8 @@ pub enum LifecycleState {
     Archived,
 }
 
-/// What becomes of an object that exists already. Prevent: it is in the way. IfNoController and None are not carried out here: a set that
-/// asks for them says so, and does nothing. The annotation core.rukpak.io/adopt-by on such an object has it taken over.
+/// What becomes of an object that exists already. Prevent: it is in the way. IfNoController: it is taken over if nothing controls it. None:
+/// it is taken over whatever controls it, which may go on to write it. Namespaces are used as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CollisionProtection {
     /// It is left alone, and is in the way.
@@ -263,12 +263,8 @@ pub struct ObservedPhase {
 }
 
 impl ClusterObjectSetSpec {
-    /// Whether all objects of it are left alone where they exist already: what is carried out here.
-    pub fn only_prevents(&self) -> bool {
-        let of_phases = self.phases.iter().flat_map(|phase| {
-            let of_objects = phase.objects.iter().map(|object| object.collision_protection);
-            of_objects.map(move |of_object| of_object.or(phase.collision_protection))
-        });
-        of_phases.map(|said| said.unwrap_or(self.collision_protection)).all(|said| said == CollisionProtection::Prevent)
+    /// What becomes of an object of a phase that exists already.
+    pub fn protection(&self, phase: &ObjectSetPhase, object: &ObjectSetObject) -> CollisionProtection {
+        object.collision_protection.or(phase.collision_protection).unwrap_or(self.collision_protection)
     }
 }

@@ -136,12 +136,6 @@ async fn outcome(set: &ClusterObjectSet, context: &Context) -> (Report, Option<C
 
 /// Has the objects installed: the BundleDeployments are made in their order, and wait for one another.
 async fn install(set: &ClusterObjectSet, context: &Context) -> Result<Report, Fault> {
-    if !set.spec.only_prevents() {
-        return Err(Fault::blocked(
-            "collisionProtection IfNoController and None are not carried out here: use Prevent, and annotate objects that exist \
-             with core.rukpak.io/adopt-by",
-        ));
-    }
     let phases = content::resolve(set, context).await?;
     let observed = content::observed(set, &phases)?;
     let mut states = Vec::with_capacity(phases.len());

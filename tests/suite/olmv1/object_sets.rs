@@ -332,6 +332,31 @@ async fn an_object_of_somebody_else_is_not_taken_and_waited_for() {
 }
 
 #[tokio::test]
+async fn objects_that_exist_are_taken_over_as_far_as_a_set_says() {
+    let case = Case::new("protection").await;
+    case.make_space().await;
+    let foreign = case.create(&config_map(&case, "owner", &json!({}))).await;
+    let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": foreign.metadata.uid, "controller": true}]);
+    case.create(&config_map(&case, "orphan", &json!({"of": "somebody"}))).await;
+    for name in ["controlled", "forced"] {
+        let mut controlled = config_map(&case, name, &json!({"of": "somebody"}));
+        controlled["metadata"]["ownerReferences"] = reference.clone();
+        case.create(&controlled).await;
+    }
+    let of_set = |name: &str, protection: &str| json!({"object": config_map(&case, name, &json!({"of": "the set"})), "collisionProtection": protection});
+    let taken = vec![of_set("orphan", "IfNoController"), of_set("forced", "None")];
+    let phases = vec![("taken", taken), ("refused", vec![of_set("controlled", "IfNoController")])];
+    case.create(&object(&case, phases, &json!({}))).await;
+    let words = Expected::is_true("Progressing", "Retrying").saying("revision object collisions in phase 1");
+    case.until_at(&set(&case), words).await;
+    for (name, of) in [("orphan", "the set"), ("forced", "the set"), ("controlled", "somebody")] {
+        assert_eq!(case.get(&map(&case, name)).await.data["data"]["of"], of, "{name}");
+    }
+    let owners = case.get(&map(&case, "forced")).await.metadata.owner_references.unwrap_or_default();
+    assert_eq!(owners.iter().map(|owner| owner.kind.as_str()).collect::<Vec<_>>(), ["BundleDeployment"]);
+}
+
+#[tokio::test]
 async fn deletion_takes_the_phases_in_their_reverse_order() {
     let case = Case::new("reverse").await;
     case.make_space().await;

@@ -5,10 +5,10 @@ use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, ResourceExt};
+use kube::Api;
 use rukpak_content::Digest;
 use rukpak_crds::olm::ClusterObjectSet;
-use rukpak_crds::olm::cluster_object_set::{ObjectReference, ObjectSetObject, ObservedPhase};
+use rukpak_crds::olm::cluster_object_set::{CollisionProtection, ObjectReference, ObjectSetObject, ObservedPhase};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
@@ -29,6 +29,8 @@ pub(super) struct Phase {
     pub index: usize,
     pub name: String,
     pub objects: Vec<Value>,
+    /// What becomes of each of them that exists already.
+    pub protections: Vec<CollisionProtection>,
     pub digest: Digest,
 }
 
@@ -86,7 +88,8 @@ fn phases<'a>(
             .map_err(|why| Fault::retried(format!("phase {index} validation error: {why}"), Class::Terminal))?;
         // Of the same objects in the same order: the API server keeps both.
         let digest = Digest::sha256(Value::from(objects.clone()).to_string().as_bytes());
-        Ok(Phase { index, name: phase.name.clone(), objects, digest })
+        let protections = phase.objects.iter().map(|object| set.spec.protection(phase, object)).collect();
+        Ok(Phase { index, name: phase.name.clone(), objects, protections, digest })
     });
     phases.collect()
 }

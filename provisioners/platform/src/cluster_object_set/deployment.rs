@@ -12,11 +12,13 @@ use kube::{Api, Resource, ResourceExt};
 use rukpak_content::Digest;
 use rukpak_crds::condition::{Conditions as _, HAS_VALID_BUNDLE, reason};
 use rukpak_crds::names::{CLASS_PLAIN, CONTENT_OF, CONTENT_TYPE};
+use rukpak_crds::olm::cluster_object_set::CollisionProtection;
 use rukpak_crds::olm::{ClusterObjectSet, phase_deployment_name};
 use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, ConfigMapSource, DeletionPolicy,
-    Dependency, FilesKind, HealthCheck, LocalObjectReference,
+    Dependency, FilesKind, HealthCheck, LocalObjectReference, ObjectSelector, TakeOver,
 };
+use rukpak_plain::ObjectKey;
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api::Error;
 use serde_json::{Value, json};
@@ -48,7 +50,7 @@ pub(super) async fn keep(
 ) -> Result<Arc<BundleDeployment>, Fault> {
     let name = phase_deployment_name(&set.name_any(), &phase.name);
     let secrets = secrets(set, &name, phase, &context.system_namespace)?;
-    let spec = desired(&secrets, checks, before);
+    let spec = desired(&secrets, (checks, taken_over(phase)), before);
     let live = find(set, &name, context).await?;
     if let Some(live) = live.as_ref().filter(|live| is_applied(&spec, &live.spec) && has_content(live)) {
         return Ok(live.clone());
@@ -173,8 +175,25 @@ fn secrets(set: &ClusterObjectSet, deployment: &str, phase: &Phase, namespace: &
     Ok(secrets.collect())
 }
 
+/// Which objects of a phase are taken over where they exist already. A Namespace is used as it is, and does not go with the set.
+fn taken_over(phase: &Phase) -> Vec<TakeOver> {
+    let objects = phase.objects.iter().zip(&phase.protections);
+    let rules = objects.filter(|(_, protection)| **protection != CollisionProtection::Prevent);
+    let rules = rules.filter_map(|(object, protection)| {
+        let ObjectKey { group, kind, namespace, name } = content::key(object)?;
+        let is_namespace = group.is_empty() && kind == "Namespace";
+        let objects = ObjectSelector { group, kind, namespace, name: Some(name) };
+        (!is_namespace).then(|| TakeOver { objects, controlled: *protection == CollisionProtection::None })
+    });
+    rules.collect()
+}
+
 /// What the BundleDeployment says of what is decided here.
-fn desired(secrets: &[Secret], health_checks: Vec<HealthCheck>, before: Option<String>) -> BundleDeploymentSpec {
+fn desired(
+    secrets: &[Secret],
+    (health_checks, take_over): (Vec<HealthCheck>, Vec<TakeOver>),
+    before: Option<String>,
+) -> BundleDeploymentSpec {
     let entry = |secret: &Secret| ConfigMapSource {
         config_map: LocalObjectReference { name: secret.metadata.name.clone() },
         path: Some(rukpak_plain::manifests::FOLDER.to_owned()),
@@ -192,6 +211,7 @@ fn desired(secrets: &[Secret], health_checks: Vec<HealthCheck>, before: Option<S
         deletion_policy: Some(DeletionPolicy::InOrder),
         depends_on: before.into_iter().map(|name| Dependency { name }).collect(),
         health_checks,
+        take_over,
         ..BundleDeploymentSpec::default()
     }
 }
@@ -203,6 +223,7 @@ fn is_applied(wanted: &BundleDeploymentSpec, live: &BundleDeploymentSpec) -> boo
         && live.deletion_policy == wanted.deletion_policy
         && live.depends_on == wanted.depends_on
         && live.health_checks == wanted.health_checks
+        && live.take_over == wanted.take_over
 }
 
 fn body(set: &ClusterObjectSet, name: &str, spec: &BundleDeploymentSpec, live: Option<&BundleDeployment>) -> Value {
@@ -234,7 +255,8 @@ mod tests {
     }
 
     fn phase(objects: Vec<Value>) -> Phase {
-        Phase { index: 0, name: "p".to_owned(), objects, digest: Digest::sha256(b"x") }
+        let protections = vec![CollisionProtection::Prevent; objects.len()];
+        Phase { index: 0, name: "p".to_owned(), objects, protections, digest: Digest::sha256(b"x") }
     }
 
     fn object(name: &str, size: usize) -> Value {
@@ -257,9 +279,24 @@ mod tests {
     }
 
     #[test]
+    fn what_exists_is_taken_over_as_far_as_the_set_says_and_no_namespace() {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
+        let mut phase = phase(vec![object("a", 1), object("b", 1), object("c", 1), namespace]);
+        phase.protections = vec![
+            CollisionProtection::Prevent,
+            CollisionProtection::IfNoController,
+            CollisionProtection::None,
+            CollisionProtection::None,
+        ];
+        let expected =
+            json!([{"kind": "ConfigMap", "name": "b"}, {"kind": "ConfigMap", "name": "c", "controlled": true}]);
+        assert_eq!(json!(taken_over(&phase)), expected);
+    }
+
+    #[test]
     fn what_is_written_is_recognised() {
         let all = secrets(&set(), "s.p", &phase(vec![object("a", 1)]), "ns").unwrap();
-        let of = |before: Option<&str>| desired(&all, Vec::new(), before.map(str::to_owned));
+        let of = |before: Option<&str>| desired(&all, (Vec::new(), Vec::new()), before.map(str::to_owned));
         let written = body(&set(), "s.p", &of(Some("s.o")), None);
         let live: BundleDeployment = serde_json::from_value(written.clone()).unwrap();
         assert_eq!(owner(&live), Some("s"));
