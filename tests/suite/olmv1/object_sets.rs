@@ -356,6 +356,30 @@ async fn objects_that_exist_are_taken_over_as_far_as_a_set_says() {
     assert_eq!(owners.iter().map(|owner| owner.kind.as_str()).collect::<Vec<_>>(), ["BundleDeployment"]);
 }
 
+/// As a revision takes over from the one before.
+#[tokio::test]
+async fn the_archive_leaves_what_another_set_has_taken_over() {
+    let case = Case::new("revisions").await;
+    case.make_space().await;
+    let objects = |names: &[&str], of: &str| {
+        names.iter().map(|name| inline(&config_map(&case, name, &json!({"of": of})))).collect::<Vec<_>>()
+    };
+    case.create(&object(&case, vec![("only", objects(&["stays", "goes"], "one"))], &json!({}))).await;
+    until_there(&case).await;
+    let spec = json!({"revision": 2, "collisionProtection": "None"});
+    let mut second = object(&case, vec![("only", objects(&["stays"], "two"))], &spec);
+    let name = format!("{}-2", case.name);
+    second["metadata"]["name"] = json!(name);
+    case.create(&second).await;
+    case.until_at(&Target::cluster(GROUP, "ClusterObjectSet", &name), succeeded()).await;
+    case.merge_into(&set(&case), &json!({"spec": {"lifecycleState": "Archived"}})).await;
+    case.until_at(&set(&case), Expected::is_false("Progressing", "Archived")).await;
+    case.until_gone(&map(&case, "goes")).await;
+    let left = case.get(&map(&case, "stays")).await;
+    assert_eq!(left.data["data"]["of"], "two");
+    assert!(left.metadata.deletion_timestamp.is_none(), "{left:?}");
+}
+
 #[tokio::test]
 async fn deletion_takes_the_phases_in_their_reverse_order() {
     let case = Case::new("reverse").await;
