@@ -120,8 +120,13 @@ pub trait Unpacker: Send + Sync {
     /// owns the Bundle is enqueued when the content is there.
     fn verify_content<'a>(&'a self, name: &'a str) -> BoxFuture<'a, ()>;
 
-    /// Fetches the content of a revision again, by its pin and without a Bundle. The error says why it cannot be fetched.
-    fn fetch_revision<'a>(&'a self, revision: &'a Revision) -> BoxFuture<'a, Result<(), String>>;
+    /// Fetches the content of a revision of the BundleDeployment again, by its pin and without a Bundle. The error says why it cannot be
+    /// fetched.
+    fn fetch_revision<'a>(
+        &'a self,
+        revision: &'a Revision,
+        deployment: &'a BundleDeployment,
+    ) -> BoxFuture<'a, Result<(), String>>;
 
     /// Releases what the store keeps under the name of a Bundle that is gone.
     fn release<'a>(&'a self, bundle: &'a str) -> BoxFuture<'a, ()>;

@@ -43,10 +43,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_crds::{Bundle, BundlePhase, BundleSpec, Pin, Revision, names, validate};
+use kube::{Resource as _, ResourceExt};
+use rukpak_crds::{Bundle, BundleDeployment, BundlePhase, BundleSpec, Pin, Revision, names, validate};
 use rukpak_format::Format;
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
@@ -201,27 +201,32 @@ async fn reconsidered(
 /// What an earlier Bundle of the same template resolved to, as the history of the BundleDeployment says: deleting a generated
 /// Bundle, or coming back to an earlier template, gives the same content again.
 fn remembered_pin(bundle: &Bundle, context: &Context) -> Option<Pin> {
-    let deployment = context.deployments.get(&ObjectRef::new(owner(bundle)?))?;
-    let is_owner = bundle.owner_references().iter().any(|owner| Some(&owner.uid) == deployment.uid().as_ref());
+    let deployment = made_for(bundle, context)?;
     let hash = bundle.metadata.labels.as_ref()?.get(names::TEMPLATE_HASH)?;
-    let history = &deployment.status.as_ref().filter(|_| is_owner)?.history;
+    let history = &deployment.status.as_ref()?.history;
     let same = history.iter().find(|revision| {
         revision.template_hash.as_ref() == Some(hash) && revision.source.as_ref() == Some(&bundle.spec.source)
     })?;
     same.pin.clone()
 }
 
-/// Fetches the content of a revision again, by its pin and without a Bundle.
+/// Fetches the content of a revision of the BundleDeployment again, by its pin and without a Bundle.
 ///
 /// # Errors
 /// Why it cannot be fetched, in words.
-pub async fn fetch_revision(revision: &Revision, context: &Context) -> Result<(), String> {
+pub async fn fetch_revision(
+    revision: &Revision,
+    deployment: &BundleDeployment,
+    context: &Context,
+) -> Result<(), String> {
     let (Some(source), Some(pin)) = (&revision.source, &revision.pin) else {
         return Err("the history does not say where it came from".to_owned());
     };
     let name = revision.bundle.clone().unwrap_or_default();
     let spec = BundleSpec { source: source.clone(), ..BundleSpec::default() };
-    let bundle = Bundle::new(&name, spec);
+    let mut bundle = Bundle::new(&name, spec);
+    // Secrets are read for the BundleDeployment that they name.
+    bundle.metadata.owner_references = deployment.controller_owner_ref(&()).map(|owner| vec![owner]);
     let fetched = async {
         let pinned = Pinned::read(pin, source).map_err(Failure::Pin)?;
         let source = validate::source(source).map_err(Failure::Spec)?;
@@ -376,11 +381,15 @@ async fn bring_back(
 
 /// Whether the BundleDeployment that the Bundle was generated for says which namespaces are watched.
 fn watches_namespace(bundle: &Bundle, context: &Context) -> bool {
-    let deployment = owner(bundle).and_then(|name| context.deployments.get(&ObjectRef::new(name)));
-    deployment.is_some_and(|deployment| {
-        let is_owner = bundle.owner_references().iter().any(|owner| Some(&owner.uid) == deployment.uid().as_ref());
-        is_owner && rukpak_format::watches_namespace(deployment.spec.config.as_ref())
-    })
+    let deployment = made_for(bundle, context);
+    deployment.is_some_and(|deployment| rukpak_format::watches_namespace(deployment.spec.config.as_ref()))
+}
+
+/// The BundleDeployment that the Bundle was made for, if it is there: one of its name is another.
+fn made_for(bundle: &Bundle, context: &Context) -> Option<Arc<BundleDeployment>> {
+    let owner = bundle.owner_references().iter().find(|owner| BundleDeployment::is_controller(owner))?;
+    let found = context.deployments.get(&ObjectRef::new(&owner.name));
+    found.filter(|found| found.metadata.uid.as_ref() == Some(&owner.uid))
 }
 
 fn owner(bundle: &Bundle) -> Option<&str> {

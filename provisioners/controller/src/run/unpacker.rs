@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use rukpak_crds::{Bundle, Revision};
+use rukpak_crds::{Bundle, BundleDeployment, Revision};
 use rukpak_install::Unpacker;
 use rukpak_unpack::{Context, bundle};
 
@@ -20,8 +20,12 @@ impl Unpacker for InProcess {
         bundle::verify_content(name, &self.0).boxed()
     }
 
-    fn fetch_revision<'a>(&'a self, revision: &'a Revision) -> BoxFuture<'a, Result<(), String>> {
-        bundle::fetch_revision(revision, &self.0).boxed()
+    fn fetch_revision<'a>(
+        &'a self,
+        revision: &'a Revision,
+        deployment: &'a BundleDeployment,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        bundle::fetch_revision(revision, deployment, &self.0).boxed()
     }
 
     fn release<'a>(&'a self, bundle: &'a str) -> BoxFuture<'a, ()> {

@@ -85,7 +85,7 @@ impl Unpacker for NoUnpacker {
         std::future::ready(()).boxed()
     }
 
-    fn fetch_revision<'a>(&'a self, _: &'a Revision) -> BoxFuture<'a, Result<(), String>> {
+    fn fetch_revision<'a>(&'a self, _: &'a Revision, _: &'a BundleDeployment) -> BoxFuture<'a, Result<(), String>> {
         std::future::ready(Err("contents are not fetched in a simulation".to_owned())).boxed()
     }
 

@@ -5,10 +5,11 @@ use std::collections::btree_map::Entry;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, ResourceExt as _};
 use rukpak_content::{Limit, LimitExceeded};
-use rukpak_crds::ConfigMapSource;
 use rukpak_crds::names::{CONTENT_OF, CONTENT_TYPE};
+use rukpak_crds::{BundleDeployment, ConfigMapSource};
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
 use rukpak_source::files::{self, FileSet};
@@ -57,8 +58,12 @@ impl Error {
     }
 }
 
-/// Reads what is named, each once, in the order of the spec. `owner` is the BundleDeployment that the Bundle was made for.
-pub async fn read(entries: &[ConfigMapSource], owner: Option<&str>, context: &Context) -> Result<Vec<FileSet>, Error> {
+/// Reads what is named, each once, in the order of the spec. `deployment` is the one that the Bundle was made for.
+pub async fn read(
+    entries: &[ConfigMapSource],
+    deployment: Option<&BundleDeployment>,
+    context: &Context,
+) -> Result<Vec<FileSet>, Error> {
     let mut read: BTreeMap<(bool, &str), Files> = BTreeMap::new();
     let mut sets = Vec::with_capacity(entries.len());
     let mut total_bytes = 0;
@@ -66,7 +71,7 @@ pub async fn read(entries: &[ConfigMapSource], owner: Option<&str>, context: &Co
         let name = entry.config_map.name.as_deref().unwrap_or_default();
         let files = match read.entry((entry.is_secret(), name)) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) if entry.is_secret() => place.insert(secret(name, owner, context).await?),
+            Entry::Vacant(place) if entry.is_secret() => place.insert(secret(name, deployment, context).await?),
             Entry::Vacant(place) => place.insert(get(name, context).await?),
         }
         .clone();
@@ -82,11 +87,11 @@ pub async fn read(entries: &[ConfigMapSource], owner: Option<&str>, context: &Co
 type Files = Vec<(String, Vec<u8>)>;
 
 /// What a Secret holds, if it is meant for the Bundle: whoever may write Bundles need not be allowed to read Secrets.
-async fn secret(name: &str, owner: Option<&str>, context: &Context) -> Result<Files, Error> {
+async fn secret(name: &str, deployment: Option<&BundleDeployment>, context: &Context) -> Result<Files, Error> {
     let namespace = &context.system_namespace;
     let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
     match api.get_opt(name).await {
-        Ok(Some(found)) if is_meant(&found, owner) => {
+        Ok(Some(found)) if is_meant(&found, deployment) => {
             Ok(found.data.unwrap_or_default().into_iter().map(|(key, ByteString(bytes))| (key, bytes)).collect())
         }
         Ok(Some(_)) => Err(Error::NotMeant(name.to_owned())),
@@ -95,12 +100,19 @@ async fn secret(name: &str, owner: Option<&str>, context: &Context) -> Result<Fi
     }
 }
 
-fn is_meant(secret: &Secret, owner: Option<&str>) -> bool {
-    let meant_for = secret.annotations().get(CONTENT_OF).map(String::as_str);
+/// Whether a Secret is meant for the BundleDeployment. One that something controls goes with its controller, and so does what it is meant
+/// for: whoever makes a BundleDeployment of that name later does not read it.
+fn is_meant(secret: &Secret, deployment: Option<&BundleDeployment>) -> bool {
+    let Some(deployment) = deployment else { return false };
+    let keeper = controller(secret.owner_references());
     secret.immutable == Some(true)
         && secret.type_.as_deref() == Some(CONTENT_TYPE)
-        && meant_for.is_some()
-        && meant_for == owner
+        && secret.annotations().get(CONTENT_OF).is_some_and(|name| deployment.metadata.name.as_ref() == Some(name))
+        && (keeper.is_none() || keeper == controller(deployment.owner_references()))
+}
+
+fn controller(owners: &[OwnerReference]) -> Option<&str> {
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
 
 async fn get(name: &str, context: &Context) -> Result<Files, Error> {
@@ -127,6 +139,15 @@ mod tests {
 
     use super::*;
 
+    fn deployment(name: &str, owners: &serde_json::Value) -> BundleDeployment {
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
+            "metadata": {"name": name, "ownerReferences": owners},
+            "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {"type": "configMaps"}}}},
+        }))
+        .unwrap()
+    }
+
     #[test]
     fn a_missing_one_is_named_in_upstreams_words() {
         let error = Error::NotFound { namespace: "rukpak-system".into(), name: "non-exist".into() };
@@ -144,13 +165,29 @@ mod tests {
             }
             serde_json::from_value(secret).unwrap()
         };
-        assert!(is_meant(&secret(&json!({})), Some("d")));
-        for owner in [None, Some("e")] {
-            assert!(!is_meant(&secret(&json!({})), owner), "{owner:?}");
+        let (ours, other) = (deployment("d", &json!([])), deployment("e", &json!([])));
+        assert!(is_meant(&secret(&json!({})), Some(&ours)));
+        for deployment in [None, Some(&other)] {
+            assert!(!is_meant(&secret(&json!({})), deployment), "{deployment:?}");
         }
         for change in [json!({"immutable": false}), json!({"type": "Opaque"}), json!({"metadata": {}})] {
-            assert!(!is_meant(&secret(&change), Some("d")), "{change}");
+            assert!(!is_meant(&secret(&change), Some(&ours)), "{change}");
             assert!(!is_meant(&secret(&change), None), "{change}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_something_controls_is_read_for_what_the_same_controls() {
+        let owners =
+            |uid: &str| json!([{"apiVersion": "v1", "kind": "X", "name": "x", "uid": uid, "controller": true}]);
+        let secret: Secret = serde_json::from_value(json!({
+            "immutable": true, "type": CONTENT_TYPE,
+            "metadata": {"annotations": {CONTENT_OF: "d"}, "ownerReferences": owners("1")},
+        }))
+        .unwrap();
+        assert!(is_meant(&secret, Some(&deployment("d", &owners("1")))));
+        for owners in [json!([]), owners("2")] {
+            assert!(!is_meant(&secret, Some(&deployment("d", &owners))), "{owners}");
         }
     }
 

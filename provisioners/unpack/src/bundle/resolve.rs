@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 use rukpak_content::{Digest, RelativePath};
 use rukpak_crds::validate::{GitReference, Source};
-use rukpak_crds::{Authorization, Bundle, BundleDeployment};
+use rukpak_crds::{Authorization, Bundle};
 use rukpak_source::files::FileSet;
 use rukpak_source::git::{self, Reference, Request};
 use rukpak_source::http;
@@ -92,9 +92,8 @@ pub async fn resolve(
             Ok(Resolved::Http(Box::new(context.sources.http.download_pinned(&request, digest).await?)))
         }
         (Source::ConfigMaps(entries), None | Some(Revision::ConfigMaps)) => {
-            let mut owners = bundle.owner_references().iter();
-            let owner = owners.find(|owner| BundleDeployment::is_controller(owner)).map(|owner| owner.name.as_str());
-            Ok(Resolved::ConfigMaps(config_maps::read(&entries, owner, context).await?))
+            let deployment = super::made_for(bundle, context);
+            Ok(Resolved::ConfigMaps(config_maps::read(&entries, deployment.as_deref(), context).await?))
         }
         (Source::Upload, None) => uploaded(bundle, context).await?.ok_or(Failure::AwaitsUpload),
         (Source::Upload, Some(Revision::Archive(_))) => uploaded(bundle, context).await?.ok_or(Failure::LostUpload),

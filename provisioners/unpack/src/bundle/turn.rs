@@ -1,12 +1,10 @@
 //! What a Bundle needs before anything of it is fetched: to be let in again after what happened before, and permits.
 
 use std::pin::pin;
-use std::sync::Arc;
 
 use kube::ResourceExt as _;
-use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::validate::Source;
-use rukpak_crds::{Bundle, BundleDeployment, names};
+use rukpak_crds::{Bundle, names};
 use tokio::sync::SemaphorePermit;
 
 use super::failure::Failure;
@@ -107,11 +105,7 @@ impl Need {
 /// Whose turn it is when the Bundle is fetched. Tenants name an account, and are told apart by its namespace: whoever has one may
 /// make many BundleDeployments. Bundles that nothing owns share one turn, because anybody can make many of these too.
 fn owner(bundle: &Bundle, context: &Context) -> String {
-    let deployment = super::owner(bundle).and_then(|name| context.deployments.get(&ObjectRef::new(name)));
-    let is_owned_by = |deployment: &Arc<BundleDeployment>| {
-        bundle.owner_references().iter().any(|owner| Some(&owner.uid) == deployment.metadata.uid.as_ref())
-    };
-    match deployment.filter(is_owned_by) {
+    match super::made_for(bundle, context) {
         None => "bundles".to_owned(),
         Some(deployment) => match &deployment.spec.service_account {
             Some(account) => format!("namespace/{}", account.namespace),

@@ -391,7 +391,7 @@ pub(super) async fn refetch_revision(run: &Run, content: &Digest) -> bool {
         return false;
     }
     tracing::warn!(deployment = %run.view.owner.name, revision = revision.revision, "fetching the content of a revision again");
-    match run.context.unpacker.fetch_revision(revision).await {
+    match run.context.unpacker.fetch_revision(revision, &run.view.observed.deployment).await {
         Ok(()) if run.view.is_there() => true,
         Ok(()) => {
             run.context.unpacker.release(revision.bundle.as_deref().unwrap_or_default()).await;
