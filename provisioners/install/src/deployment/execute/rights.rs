@@ -4,8 +4,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, Client, ResourceExt as _};
 use rukpak_crd_upgrade::Migration;
+use rukpak_crds::olm::cluster_object_set::LifecycleState;
 use rukpak_crds::olm::{ClusterExtension, ClusterObjectSet, deployment_name, phase_deployment_name};
-use rukpak_crds::{PlatformOperator, ServiceAccountReference};
+use rukpak_crds::{BundleDeployment, ConfigMapSource, PlatformOperator, ServiceAccountReference};
 use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::rights::{RBAC, Rights, needed, of_migration, of_object, rules, text};
 use rukpak_plan::{Identity, Plan, Step};
@@ -72,8 +73,9 @@ async fn unnamed(run: &Run) -> Result<(), Problem> {
     }
 }
 
-/// Whether the BundleDeployment is that of a PlatformOperator, ClusterExtension or ClusterObjectSet. Anybody can write an owner reference, so that the
-/// owner has to be there, and the name be the one that `rukpak-platform` gives: no other BundleDeployment can have it.
+/// Whether the BundleDeployment is that of a PlatformOperator, ClusterExtension or ClusterObjectSet. Anybody can write an owner
+/// reference, so that the owner has to be there, and the name be the one that `rukpak-platform` gives: no other BundleDeployment can have
+/// it.
 async fn is_made_by_platform(run: &Run) -> Result<bool, Error> {
     let mut references = run.view.observed.deployment.owner_references().iter();
     let Some(owner) = references.rfind(|reference| reference.controller == Some(true)) else {
@@ -97,11 +99,20 @@ async fn is_of_phase(run: &Run, owner: &OwnerReference) -> Result<bool, Error> {
         Err(kube::Error::Api(status)) if status.code == 404 => None,
         found => found?,
     };
-    let has_it = |set: &ClusterObjectSet| {
-        let mut names = set.spec.phases.iter().map(|phase| phase_deployment_name(&owner.name, &phase.name));
-        names.any(|name| name == run.view.owner.name)
-    };
-    Ok(found.is_some_and(|set| set.metadata.uid.as_ref() == Some(&owner.uid) && has_it(&set)))
+    let is_it = |set: &ClusterObjectSet| set.metadata.uid.as_ref() == Some(&owner.uid);
+    Ok(found.filter(is_it).is_some_and(|set| is_phase_of(&set, &run.view.observed.deployment)))
+}
+
+/// Whether the BundleDeployment is one that `rukpak-platform` makes for the set. Its name may be free: the phases of an archived set are
+/// gone, and those of one that is held up are not there yet. So it has to install what lies in Secrets, which are read for it alone.
+fn is_phase_of(set: &ClusterObjectSet, deployment: &BundleDeployment) -> bool {
+    let (set_name, name) = (set.name_any(), deployment.name_any());
+    let source = &deployment.spec.template.spec.source;
+    let entries = source.config_maps.as_deref().unwrap_or_default();
+    set.spec.lifecycle_state == LifecycleState::Active
+        && set.spec.phases.iter().any(|phase| phase_deployment_name(&set_name, &phase.name) == name)
+        && source.type_ == "configMaps"
+        && entries.iter().all(ConfigMapSource::is_secret)
 }
 
 /// Reads the UID of a cluster-scoped object. `None` too where its kind is not served.
@@ -149,4 +160,42 @@ async fn held(view: &View, account: &Account, rights: &Rights) -> Result<(), Pro
 
 fn unknown(who: &ServiceAccountReference, error: &Error) -> Problem {
     Problem::unanswered(format!("it cannot be found out what {who} may do: {}", Chain(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployment(name: &str, source: &Value) -> BundleDeployment {
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "metadata": {"name": name},
+            "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": source}}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_phase_is_of_an_active_set_and_installs_what_lies_in_secrets() {
+        let set = |state: &str| -> ClusterObjectSet {
+            serde_json::from_value(json!({
+                "apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterObjectSet", "metadata": {"name": "s"},
+                "spec": {"lifecycleState": state, "revision": 1, "collisionProtection": "Prevent", "phases": [{"name": "p", "objects": []}]},
+            }))
+            .unwrap()
+        };
+        let entries = |kinds: &[&str]| {
+            let entries = kinds.iter().map(|kind| json!({"configMap": {"name": "n"}, "kind": kind}));
+            json!({"type": "configMaps", "configMaps": entries.collect::<Vec<_>>()})
+        };
+        let phase = deployment("s.p", &entries(&["Secret", "Secret"]));
+        assert!(is_phase_of(&set("Active"), &phase));
+        assert!(!is_phase_of(&set("Archived"), &phase), "it has none");
+        assert!(!is_phase_of(&set("Active"), &deployment("s.q", &entries(&["Secret"]))), "no phase of the set");
+        let image = json!({"type": "image", "image": {"ref": "registry.example.com/any:v1"}, "configMaps": [{"configMap": {"name": "n"}, "kind": "Secret"}]});
+        for source in [entries(&["Secret", "ConfigMap"]), image] {
+            assert!(!is_phase_of(&set("Active"), &deployment("s.p", &source)), "{source}");
+        }
+    }
 }
