@@ -108,11 +108,15 @@ pub enum ForeignOwner {
 
 impl Ownership {
     /// The same, where a rule of the BundleDeployment has the object taken over. What another BundleDeployment outlives itself with is
-    /// that one's still.
+    /// that one's still; a CRD that another leads is shared, so that what that one declares beyond ours is not lost.
     #[must_use]
     pub fn ruled(self, rule: Option<&TakeOver>) -> Self {
         match (self, rule) {
-            (Self::Foreign(ForeignOwner::Controller { .. }), Some(rule)) if rule.controlled => Self::Extension,
+            (Self::Foreign(ForeignOwner::Controller { is_deployment, .. }), Some(rule))
+                if rule.controlled && !(is_deployment && is_of_crds(rule)) =>
+            {
+                Self::Extension
+            }
             (
                 Self::Foreign(ForeignOwner::HelmRelease { .. } | ForeignOwner::Labelled | ForeignOwner::Unknown),
                 Some(_),
@@ -125,6 +129,10 @@ impl Ownership {
 /// The rule of a BundleDeployment that has an object taken over.
 pub fn take_over<'a>(rules: &'a [TakeOver], key: &ObjectKey) -> Option<&'a TakeOver> {
     rules.iter().find(|rule| is_selected(&rule.objects, key))
+}
+
+fn is_of_crds(rule: &TakeOver) -> bool {
+    rule.objects.is_of_kind("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
 impl ForeignOwner {

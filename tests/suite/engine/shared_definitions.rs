@@ -185,6 +185,29 @@ async fn newer_schema_of_one_is_not_taken_from_it_by_the_other() {
     two.until_gone(&target).await;
 }
 
+/// Taken over it would be what the other one declares, and the API server would drop the rest of what is stored.
+#[tokio::test]
+async fn definition_that_another_leads_is_shared_whatever_the_spec_takes_over() {
+    let (one, two) = (Case::new("led").await, Case::new("led").await);
+    let (first, group) = definition("led");
+    let mut more = first.clone();
+    more["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["colour"] =
+        json!({"type": "string"});
+    one.install(&[more, one.config_map("a", json!({}))]).await;
+    two.install(&[first.clone(), two.config_map("a", json!({"x": "1"}))]).await;
+    let (precious, _) = instance(&one, &group).await;
+    one.edit("user", &precious, json!({"spec": {"colour": "red"}})).await;
+    let rules = json!([{"group": "apiextensions.k8s.io", "kind": "CustomResourceDefinition", "controlled": true}]);
+    two.edit("user", &two.target(), json!({"spec": {"takeOver": rules}})).await;
+    two.pivot("v2", &[first, two.config_map("a", json!({"x": "2"}))]).await;
+    assert_eq!(owners(&two, &group).await, [format!("{}*", one.name), two.name.clone()]);
+    one.edit("user", &precious, json!({"spec": {"size": 2}})).await;
+    assert_eq!(one.get(&precious).await.unwrap().data["spec"], json!({"size": 2, "colour": "red"}));
+    two.delete(&two.target()).await;
+    one.delete(&one.target()).await;
+    one.until_gone(&definition_target(&group)).await;
+}
+
 #[tokio::test]
 async fn incompatible_definition_is_refused_with_both_names_before_anything_is_written() {
     let (one, two) = (Case::new("clash").await, Case::new("clash").await);

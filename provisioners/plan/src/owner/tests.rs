@@ -144,6 +144,20 @@ fn a_rule_takes_what_nothing_controls_or_more() {
 }
 
 #[test]
+fn a_rule_takes_no_crd_from_another_deployment() {
+    let mut rule = TakeOver { controlled: true, ..TakeOver::default() };
+    rule.objects.group = "apiextensions.k8s.io".to_owned();
+    rule.objects.kind = "CustomResourceDefinition".to_owned();
+    let led = ownership(json!({"ownerReferences": reference("b", "2")}));
+    assert_eq!(led.clone().ruled(Some(&rule)), led, "it is shared");
+    let mut operator = reference("o", "3");
+    operator[0]["apiVersion"] = json!("example.com/v1");
+    operator[0]["kind"] = json!("Operator");
+    assert_eq!(ownership(json!({"ownerReferences": operator})).ruled(Some(&rule)), Ownership::Extension);
+    assert_eq!(ownership(json!({})).ruled(Some(&rule)), Ownership::AdoptionAllowed);
+}
+
+#[test]
 fn labels_alone_are_foreign() {
     let labels = json!({"labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "a"}});
     assert_eq!(ownership(labels), Ownership::Foreign(ForeignOwner::Labelled));
