@@ -138,10 +138,17 @@ async fn outcome(set: &ClusterObjectSet, context: &Context) -> (Report, Option<C
 async fn install(set: &ClusterObjectSet, context: &Context) -> Result<Report, Fault> {
     let phases = content::resolve(set, context).await?;
     let observed = content::observed(set, &phases)?;
+    let filled = phases.iter().filter(|phase| !phase.objects.is_empty());
+    let checked = filled.map(|phase| {
+        let checks = probes::checks(&set.spec.progression_probes, &phase.objects);
+        checks.map(|checks| (phase, checks))
+    });
+    // All of them before anything is applied.
+    let checked = checked.collect::<Result<Vec<_>, Fault>>()?;
+
     let mut states = Vec::with_capacity(phases.len());
     let mut before: Option<String> = None;
-    for phase in phases.iter().filter(|phase| !phase.objects.is_empty()) {
-        let checks = probes::checks(&set.spec.progression_probes, &phase.objects)?;
+    for (phase, checks) in checked {
         let deployment = deployment::keep(set, phase, (checks, before.take()), context).await?;
         states.push(report::phase(phase.index, &phase.name, &deployment));
         before = Some(deployment.name_any());

@@ -181,6 +181,21 @@ async fn probes_that_pass_let_all_phases_go_on() {
     assert!(Expected::is_true("Succeeded", "Succeeded").met_by(&case.get(&set(&case)).await));
 }
 
+#[tokio::test]
+async fn what_is_wrong_with_a_later_phase_is_told_before_the_first_is_applied() {
+    let case = Case::new("too-many").await;
+    case.make_space().await;
+    let assertions: Vec<Value> = (0..7).map(|number| field(&format!("data.f{number}"), "x")).collect();
+    let probe =
+        json!({"selector": {"type": "Label", "label": {"matchLabels": {"of": "two"}}}, "assertions": assertions});
+    let [one, two] = ["one", "two"].map(|name| inline(&config_map(&case, name, &json!({}))));
+    let phases = vec![("first", vec![one]), ("second", vec![two])];
+    case.create(&object(&case, phases, &json!({"progressionProbes": [probe, probe, probe]}))).await;
+    let words = "is selected by more than 20 assertions";
+    case.until_at(&set(&case), Expected::is_false("Progressing", "Blocked").saying(words)).await;
+    assert!(case.find(&Target::bundle_deployment(&format!("{}.first", case.name))).await.is_none());
+}
+
 /// An immutable Secret with manifests, each in the key of its name.
 fn secret(case: &Case<'_>, manifests: &[Value], immutable: bool) -> Value {
     let data = manifests.iter().map(|manifest| {
