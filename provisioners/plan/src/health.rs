@@ -179,6 +179,8 @@ struct Found {
     value: Option<String>,
     /// What is said about it.
     message: String,
+    /// Whether what is there is nobody's to read who reads statuses.
+    is_secret: bool,
     holds: bool,
 }
 
@@ -203,15 +205,17 @@ impl Found {
         // The message of a condition decides nothing; that of a field says how it differs from another.
         let is_same = probe.condition.is_some() || message.is_empty();
         let holds = is_same && value.as_ref().is_some_and(is_wanted);
-        Self { what, value, message, holds }
+        let is_secret = body["apiVersion"] == "v1" && body["kind"] == "Secret";
+        Self { what, value, message, is_secret, holds }
     }
 }
 
 impl fmt::Display for Found {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, value, message, .. } = self;
+        let Self { what, value, message, is_secret, .. } = self;
         match value {
             None => write!(formatter, "{what} is not there"),
+            Some(_) if *is_secret => write!(formatter, "{what} is there, and not shown"),
             Some(value) if message.is_empty() => write!(formatter, "{what} is {value:?}"),
             Some(value) => write!(formatter, "{what} is {value:?}: {message}"),
         }

@@ -65,6 +65,19 @@ fn a_field_is_compared_with_another() {
 }
 
 #[test]
+fn what_a_secret_holds_is_not_told() {
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "aHVzaA==", "b": "eA=="}});
+    let of = |probe: Value| assess_by(&secret, Some(&check(&json!([probe]), &json!([]))), Timestamp::UNIX_EPOCH);
+    for probe in
+        [json!({"jsonPointer": "/data/a", "values": ["eA=="]}), json!({"jsonPointer": "/data/a", "sameAs": "/data/b"})]
+    {
+        assert_eq!(of(probe), Health::in_progress("/data/a is there, and not shown"));
+    }
+    assert_eq!(of(json!({"jsonPointer": "/data/c"})), Health::in_progress("/data/c is not there"));
+    assert_eq!(of(json!({"jsonPointer": "/data/b", "values": ["eA=="]})), Health::current("Resource is current"));
+}
+
+#[test]
 fn the_first_check_that_names_an_object_counts() {
     let of = |more: Value| {
         let mut check = json!({"group": "example.com", "kind": "Db"});
