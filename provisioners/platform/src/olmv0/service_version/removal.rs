@@ -38,8 +38,10 @@ pub(super) fn removal(
     if current.clone().any(is_there) {
         return Removal::No;
     }
+    // One that was made and is still to be noted counts: whoever deletes the one before it deletes nothing that is needed.
+    let is_made = [Some(&seen.wanted.name), installed].into_iter().flatten().any(|name| there.contains_key(name));
     // An upgrade that was done while nobody looked has none yet: those that it replaces count.
-    let before = || noted.iter().next_back().filter(|_| !noted.iter().any(is_there));
+    let before = || noted.iter().next_back().filter(|_| !is_made && !noted.iter().any(is_there));
     let gone = current.next().or_else(before);
     gone.map_or(Removal::No, |(name, uid)| Removal::UnlessThere { name: name.clone(), uid: uid.clone() })
 }
@@ -103,5 +105,7 @@ mod tests {
         assert_eq!(removal(&done, (false, true), &old, &old), Removal::No, "the new one is not made yet");
         let nothing = removal(&done, (false, true), &old, &BTreeMap::new());
         assert_eq!(nothing, gone("v1", "u"), "it was deleted while the upgrade went on");
+        let made = named(&[("v2", "w")]);
+        assert_eq!(removal(&done, (false, true), &old, &made), Removal::No, "the new one is made, and not noted yet");
     }
 }
