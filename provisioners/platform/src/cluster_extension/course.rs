@@ -17,7 +17,7 @@ use rukpak_resolver::{Mover, together};
 use super::decide::Deprecations;
 use super::offers::{Wish, Wishes, wishes};
 use super::progress::Progress;
-use super::set::{Change, Set, Standing, installed, is_settled, standing, was_installed};
+use super::set::{Change, ELSEWHERE, Set, Standing, has_left, installed, is_settled, standing, was_installed};
 use super::{Context, optional};
 use crate::catalogs::in_status;
 use crate::dependencies::Dependent;
@@ -84,22 +84,34 @@ pub(super) async fn course(
     // Somebody may be deleted meanwhile.
     context.dependencies.installed_for(&Dependent::Extension(name.clone()));
     let noted = if set.leader == name { led(set, live, context).await } else { set };
-    let Change { from, to } = noted.members.get(&name)?.clone();
+    let change = noted.members.get(&name)?.clone();
+    let asked = Identity::read(live.annotations());
+    // What somebody asked for meanwhile is not undone for the others.
+    if noted.leader != name && has_left(&change, asked.as_ref()) {
+        tell_leader(&name, noted.leader, context);
+        return None;
+    }
+    let Change { from, to } = change;
     let Wishes { all, data, .. } = wishes(filter, &from, context).await;
     let is_back = noted.failure.is_some();
     let wanted = if is_back { from } else { to };
 
     // A note is believed where it says what may be done anyway: who may write it may not write everything that it speaks of.
-    let is_begun = Identity::read(live.annotations()).as_ref() == Some(&wanted);
+    let is_begun = asked.as_ref() == Some(&wanted);
     let is_permitted =
         if is_back { was_installed(&wanted, live) } else { all.iter().any(|one| one.identity == wanted) };
     if !is_begun && !is_permitted {
-        if noted.leader != name {
-            context.dependencies.answered(Dependent::Extension(noted.leader));
-        }
+        tell_leader(&name, noted.leader, context);
         return None;
     }
     Some(Course { wanted, noted, data, name })
+}
+
+/// Has the leader look what becomes of the set, of which the extension `name` is no part any more.
+fn tell_leader(name: &str, leader: String, context: &Context) {
+    if leader != name {
+        context.dependencies.answered(Dependent::Extension(leader));
+    }
 }
 
 /// The note of a set that the extension is in and that is not over: its own, or that of the leader.
@@ -127,14 +139,18 @@ async fn led(set: Set, live: &BundleDeployment, context: &Context) -> Set {
     for (name, change) in &set.members {
         let found = deployment_of(name, context);
         let stands = match &found {
-            _ if *name == set.leader => standing(change, Some(live), now),
+            // As long as it has the note, it comes back to what that says.
+            _ if *name == set.leader => match standing(change, Some(live), now) {
+                Standing::Elsewhere => Standing::Coming,
+                stands => stands,
+            },
             // The event of our last write to it is still to come.
             Some(found) if context.written.is_stale(&**found) => Standing::Coming,
             found => standing(change, found.as_deref(), now),
         };
         let is_asked = stands == Standing::Before && set.failure.is_none();
         let stands = if is_asked && !goes(name, change, context).await {
-            Standing::Failed("it asks for something else by now".to_owned())
+            Standing::Failed(ELSEWHERE.to_owned())
         } else {
             stands
         };

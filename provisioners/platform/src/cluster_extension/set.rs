@@ -36,6 +36,9 @@ const ASKED: [&str; 4] = [
 /// An image that cannot be pulled is waited for so long: the others are there already.
 const PULLED_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 
+/// Why a member cannot be upgraded that has left the set, or is about to.
+pub(super) const ELSEWHERE: &str = "it asks for something else by now";
+
 /// Upgrades of ClusterExtensions that are made together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -68,6 +71,8 @@ pub(super) enum Standing {
     Before,
     /// It is on its way.
     Coming,
+    /// Something else is asked for: it has left the set.
+    Elsewhere,
     /// It is upgraded.
     There,
     /// It cannot be upgraded. In words.
@@ -105,12 +110,14 @@ impl Set {
         let standings: Vec<(&String, &Change, Standing)> =
             self.members.iter().map(|(name, change)| (name, change, standing(name, change))).collect();
         if self.failure.is_some() {
-            next.is_over =
-                standings.iter().all(|(_, _, standing)| matches!(standing, Standing::Before | Standing::Gone));
+            next.is_over = standings
+                .iter()
+                .all(|(_, _, standing)| matches!(standing, Standing::Before | Standing::Elsewhere | Standing::Gone));
             return next;
         }
         next.failure = standings.iter().find_map(|(name, change, standing)| match standing {
             Standing::Gone => Some(format!("ClusterExtension {name} is gone")),
+            Standing::Elsewhere => Some(format!("ClusterExtension {name} ({}): {ELSEWHERE}", change.to.name)),
             Standing::Failed(why) => Some(format!("ClusterExtension {name} ({}): {why}", change.to.name)),
             Standing::Before | Standing::Coming | Standing::There => None,
         });
@@ -140,6 +147,9 @@ pub(super) fn standing(change: &Change, deployment: Option<&BundleDeployment>, n
     let Some(deployment) = deployment else { return Standing::Gone };
     let asked = Identity::read(deployment.annotations());
     let installed = installed(deployment);
+    if has_left(change, asked.as_ref()) {
+        return Standing::Elsewhere;
+    }
     if asked.as_ref() == Some(&change.from) && installed.as_ref() == Some(&change.from) && is_settled(deployment) {
         return Standing::Before;
     }
@@ -153,6 +163,11 @@ pub(super) fn standing(change: &Change, deployment: Option<&BundleDeployment>, n
         Progress::Succeeded => Standing::There,
         _ => Standing::Coming,
     }
+}
+
+/// Whether a BundleDeployment asks for a bundle that is no part of the upgrade.
+pub(super) fn has_left(change: &Change, asked: Option<&Identity>) -> bool {
+    asked.is_some_and(|asked| *asked != change.from && *asked != change.to)
 }
 
 /// What a BundleDeployment has installed, if its status names it.

@@ -41,6 +41,7 @@ fn all_go_back_when_one_fails_or_is_gone() {
     for (q, why) in [
         (Standing::Failed("no".to_owned()), "ClusterExtension q (q.v2.0.0): no"),
         (Standing::Gone, "ClusterExtension q is gone"),
+        (Standing::Elsewhere, "ClusterExtension q (q.v2.0.0): it asks for something else by now"),
     ] {
         for p in [Standing::Before, Standing::Coming, Standing::There] {
             let back = after(&set, &p, &q);
@@ -57,6 +58,8 @@ fn a_set_that_goes_back_is_over_when_all_are_back() {
     for p in [Standing::There, Standing::Coming, Standing::Failed("late".to_owned())] {
         assert_eq!(after(&back, &p, &Standing::Before), back, "{p:?}");
     }
+    let left = after(&back, &Standing::Before, &Standing::Elsewhere);
+    assert!(left.is_over, "what somebody asked for meanwhile is not waited for");
     let over = after(&back, &Standing::Before, &Standing::Gone);
     assert!(over.is_over && over.wanted("p").is_none());
     assert_eq!(over.failure, back.failure);
@@ -143,7 +146,8 @@ fn a_member_stands_where_its_bundle_deployment_says() {
         ("somebody is asked", ("2.0.0", "1.0.0"), [VALID, DONE, HELD], failed("held")),
         ("on its way back", ("1.0.0", "2.0.0"), [VALID, DONE, WORKING], Standing::Coming),
         ("not back yet", ("1.0.0", "1.0.0"), [VALID, REFUSED, WORKING], Standing::Coming),
-        ("another one", ("3.0.0", "1.0.0"), [VALID, DONE, SOUND], Standing::Coming),
+        ("another one is asked for", ("3.0.0", "1.0.0"), [VALID, DONE, WORKING], Standing::Elsewhere),
+        ("another one", ("3.0.0", "3.0.0"), [VALID, DONE, SOUND], Standing::Elsewhere),
     ];
     let begun: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     for (what, (asked, installed), conditions, expected) in table {
