@@ -47,15 +47,20 @@ impl OwnerMetadata {
         labels.insert(names::OWNER_KIND.to_owned(), json!(names::OWNER_KIND_VALUE));
         labels.insert(names::OWNER_NAME.to_owned(), json!(self.owner.name));
         if keep {
-            let annotations = child(metadata, "annotations");
-            annotations.insert(names::PRIMARY_RESOURCE.to_owned(), json!(format!("/{}", self.owner.name)));
-            annotations.insert(names::PRIMARY_RESOURCE_TYPE.to_owned(), json!("BundleDeployment.core.rukpak.io"));
-            annotations.insert(names::OWNER_UID.to_owned(), json!(self.owner.uid));
+            keep_for(metadata, &self.owner.name, &self.owner.uid);
         } else {
             metadata.insert("ownerReferences".to_owned(), json!([self.owner.reference()]));
         }
         body
     }
+}
+
+/// Says in the metadata of an object that outlives its BundleDeployment which one that is.
+pub(crate) fn keep_for(metadata: &mut Map<String, Value>, name: &str, uid: &str) {
+    let annotations = child(metadata, "annotations");
+    annotations.insert(names::PRIMARY_RESOURCE.to_owned(), json!(format!("/{name}")));
+    annotations.insert(names::PRIMARY_RESOURCE_TYPE.to_owned(), json!("BundleDeployment.core.rukpak.io"));
+    annotations.insert(names::OWNER_UID.to_owned(), json!(uid));
 }
 
 /// For the first write: a resource version that no object can have lets the request create, and answers 409 Conflict

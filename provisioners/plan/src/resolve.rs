@@ -174,7 +174,8 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
     }
     let lacking = if is_crd(key) { lacking_stored(&resolved.body, live) } else { Vec::new() };
     if is_crd(key) {
-        resolved.kept = united::keep_united(&mut resolved.body, live, basis);
+        let common = united::keep_common(&mut resolved.body, live.metadata);
+        resolved.kept = joined([common, united::keep_united(&mut resolved.body, live, basis)]);
         keep_conversion(&mut resolved.body, live, &lacking);
     }
     if is_crd(key) && basis.why.policy().keeps_stored_versions {
@@ -182,10 +183,13 @@ pub fn resolve(key: &ObjectKey, body: &Value, live: Option<Live<'_>>, basis: &Ba
         let text = (!kept.is_empty()).then(|| {
             format!("keeps the versions {} and its conversion: objects may be stored in them", kept.join(", "))
         });
-        resolved.kept =
-            [resolved.kept, text].into_iter().flatten().reduce(|united, stored| format!("{united}; {stored}"));
+        resolved.kept = joined([resolved.kept, text]);
     }
     resolved
+}
+
+fn joined(texts: [Option<String>; 2]) -> Option<String> {
+    texts.into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
 }
 
 /// Replicas that were set through the `scale` subresource (an autoscaler, `kubectl scale`) are not ours, unless a new release

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Basis, Live};
 use crate::owner;
+use crate::owner_metadata::keep_for;
 
 /// Adds to a CRD what others have in it, and says so. Nothing is added where nobody else has it, unless the same was declared before.
 pub(super) fn keep_united(body: &mut Value, live: Live<'_>, basis: &Basis<'_>) -> Option<String> {
@@ -34,6 +35,25 @@ pub(super) fn keep_united(body: &mut Value, live: Live<'_>, basis: &Basis<'_>) -
     } else {
         format!("has the versions {} as other BundleDeployments declare or declared them", kept.join(", "))
     })
+}
+
+/// Leaves a CRD in common that others use so, whatever the bundle says of it by now: with an owner it would go with that, and they lose all
+/// of their objects.
+pub(super) fn keep_common(body: &mut Value, live: &ObjectMeta) -> Option<String> {
+    let package = owner::in_common(live).filter(|_| owner::is_used_in_common(live))?;
+    if body["metadata"]["annotations"][names::IN_COMMON] == package {
+        return None;
+    }
+    let uid = own_uid(body);
+    let metadata = body["metadata"].as_object_mut()?;
+    if let (Some(owners), Some(uid)) = (metadata.remove("ownerReferences"), uid) {
+        keep_for(metadata, owners[0]["name"].as_str().unwrap_or_default(), &uid);
+    }
+    body["metadata"]["annotations"][names::IN_COMMON] = json!(package);
+    let mark = names::UNITED_VERSIONS;
+    Some(format!(
+        "is kept, as installations of package {package} use it in common, until its annotation {mark} is taken off"
+    ))
 }
 
 /// The names of the other BundleDeployments that own the object.
@@ -152,6 +172,24 @@ mod tests {
         };
         assert_eq!(versions(&[names::IN_COMMON, names::UNITED_VERSIONS]), both["spec"]["versions"]);
         assert_eq!(versions(&[names::IN_COMMON]), one["spec"]["versions"], "nobody else has used it");
+    }
+
+    #[test]
+    fn what_is_used_in_common_gets_no_owner_whatever_the_bundle_says_by_now() {
+        let one = crd(&[version("v1", &["a"], true)]);
+        let said = |annotations: &[&str]| {
+            let said = annotations.iter().map(|key| ((*key).to_owned(), "pump".to_owned()));
+            let metadata = ObjectMeta { annotations: Some(said.collect()), ..ObjectMeta::default() };
+            let (body, kept) = resolved(Why::Upgrade, &one, &one, &metadata, Some(&one));
+            (body["metadata"].clone(), kept)
+        };
+        assert_eq!(said(&[names::IN_COMMON]), (one["metadata"].clone(), None), "nobody else has used it");
+        let (metadata, kept) = said(&[names::IN_COMMON, names::UNITED_VERSIONS]);
+        assert!(metadata.get("ownerReferences").is_none(), "{metadata}");
+        assert!(kept.unwrap().contains("installations of package pump use it in common"));
+        let annotation = |key: &str| metadata["annotations"][key].clone();
+        assert_eq!([annotation(names::IN_COMMON), annotation(names::OWNER_UID)], ["pump", "1"]);
+        assert_eq!(annotation(names::PRIMARY_RESOURCE), "/a");
     }
 
     #[test]
