@@ -161,8 +161,19 @@ pub(super) fn standing(change: &Change, deployment: Option<&BundleDeployment>, n
     }
     match progress(deployment, &change.to, installed.as_ref()) {
         Progress::Succeeded => Standing::There,
-        _ => Standing::Coming,
+        _ if installed.as_ref() == Some(&change.to) => Standing::Coming,
+        _ => held(deployment).map_or(Standing::Coming, Standing::Failed),
     }
+}
+
+/// What somebody said meanwhile that keeps a BundleDeployment where it is. Nobody knows for how long.
+fn held(deployment: &BundleDeployment) -> Option<String> {
+    let name = deployment.name_any();
+    if deployment.spec.suspend {
+        return Some(format!("BundleDeployment {name:?} is suspended"));
+    }
+    let revision = deployment.spec.rollback_to?;
+    Some(format!("BundleDeployment {name:?} stays at revision {revision} as long as its spec.rollbackTo is set"))
 }
 
 /// Whether a BundleDeployment asks for a bundle that is no part of the upgrade.

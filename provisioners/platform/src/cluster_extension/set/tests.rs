@@ -167,6 +167,22 @@ fn a_member_stands_where_its_bundle_deployment_says() {
 }
 
 #[test]
+fn whoever_is_held_meanwhile_holds_no_others() {
+    let begun: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let standing = |installed: &str, suspend: bool, rollback_to| {
+        let mut live = deployment("2.0.0", installed, &[VALID, DONE, SOUND]);
+        (live.spec.suspend, live.spec.rollback_to) = (suspend, rollback_to);
+        standing(&change("p"), Some(&live), begun)
+    };
+    let failed = |why: &str| Standing::Failed(why.to_owned());
+    assert_eq!(standing("1.0.0", false, None), Standing::Coming);
+    assert_eq!(standing("1.0.0", true, None), failed("BundleDeployment \"p\" is suspended"));
+    let stays = "BundleDeployment \"p\" stays at revision 1 as long as its spec.rollbackTo is set";
+    assert_eq!(standing("1.0.0", false, Some(1)), failed(stays));
+    assert_eq!(standing("2.0.0", true, None), Standing::There, "it is upgraded");
+}
+
+#[test]
 fn only_what_the_history_has_was_installed() {
     let live = deployment("2.0.0", "1.0.0", &[]);
     assert!(was_installed(&identity("p", "1.0.0"), &live));
