@@ -319,12 +319,16 @@ async fn definition_that_installations_have_in_common_is_used_by_all_and_kept() 
     let both = with_versions(&first, &[("v1", true, false), ("v2", true, true)]);
     two.pivot("v2", &[both.clone(), two.config_map("a", json!({"x": "2"}))]).await;
     assert_eq!(versions(&one.get(&target).await.unwrap()), "v1 v2*");
-    let third = with_versions(&first, &[("v1", true, true), ("v3", true, false)]);
-    one.pivot("v2", &[third, one.config_map("a", json!({"x": "2"}))]).await;
+    let mut third = with_versions(&first, &[("v1", true, true), ("v3", true, false)]);
+    one.pivot("v2", &[third.clone(), one.config_map("a", json!({"x": "2"}))]).await;
     assert_eq!(versions(&one.get(&target).await.unwrap()), "v1 v2* v3");
 
-    // It leaves the bundle of the one that applied it, and has no instances of that one's.
-    one.pivot("v3", &[one.config_map("a", json!({"x": "3"}))]).await;
+    // The bundle of the one that applied it says so no longer, and then leaves it out: that one has no instances.
+    third["metadata"]["annotations"] = json!({});
+    one.pivot("v3", &[third, one.config_map("a", json!({"x": "3"}))]).await;
+    let after = one.get(&target).await.unwrap();
+    assert_eq!((after.metadata.owner_references, two.ready().await.metadata.name), (None, Some(two.name.clone())));
+    one.pivot("v4", &[one.config_map("a", json!({"x": "4"}))]).await;
     one.delete(&one.target()).await;
     one.until_gone(&one.target()).await;
     two.pivot("v3", &[both, two.config_map("a", json!({"x": "3"}))]).await;
