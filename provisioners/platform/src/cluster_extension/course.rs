@@ -182,14 +182,15 @@ fn deployment_of(name: &str, context: &Context) -> Option<Arc<BundleDeployment>>
 pub(super) async fn seek(extension: &ClusterExtension, live: &BundleDeployment, context: &Context) -> Option<Together> {
     let own = extension.name_any();
     let releases = context.dependencies.installed_for(&Dependent::Extension(own.clone()));
-    let mut all = BTreeMap::new();
+    // Catalogs are asked about all the others only if it may move itself.
+    let mut all = BTreeMap::from([(own.clone(), movable(extension, context).await?)]);
     for other in context.extensions.state() {
-        if let Some(found) = movable(&other, context).await {
-            all.insert(other.name_any(), found);
+        let name = other.name_any();
+        if name != own
+            && let Some(found) = movable(&other, context).await
+        {
+            all.insert(name, found);
         }
-    }
-    if !all.contains_key(&own) {
-        return None;
     }
     let (mut movers, mut others) = (Vec::new(), Vec::new());
     for release in &releases {
