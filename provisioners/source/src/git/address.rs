@@ -3,7 +3,7 @@
 use std::fmt;
 
 use rukpak_content::{Address as Plain, AddressError as NotPlain};
-use url::{Host, Url};
+use url::{Host, ParseError, Url};
 
 use crate::hosts::{Scheme, Server};
 use crate::location;
@@ -74,7 +74,11 @@ impl Address {
 
     fn from_url(text: &str) -> Result<Self, AddressError> {
         let form = || AddressError::Form(redact(text));
-        let mut url = Url::parse(text).map_err(|_| form())?;
+        let mut url = Url::parse(text).map_err(|error| match error {
+            // It reads names of ASCII alone.
+            ParseError::IdnaError => AddressError::NotPlain(redact(text), NotPlain::Host),
+            _ => form(),
+        })?;
         let transport = match url.scheme() {
             "https" | "http" => Transport::Http,
             "ssh" => Transport::Ssh,
@@ -353,6 +357,7 @@ mod tests {
             ("https://git.example.com/%73hop/repo.git", "write the characters themselves"),
             ("https://2130706433/o/r", "its host is no name"),
             ("https://0x7f.1/o/r", "its host is no name"),
+            ("https://bücher.example/o/r", "its host is no name"),
         ] {
             let error = Address::parse(text).unwrap_err().to_string();
             assert!(error.contains("does not say itself") && error.contains(word), "{text}: {error}");

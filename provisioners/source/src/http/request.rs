@@ -5,8 +5,8 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
-use rukpak_content::Address;
-use url::Url;
+use rukpak_content::{Address, AddressError};
+use url::{ParseError, Url};
 
 use super::{Error, Login};
 use crate::hosts::Server;
@@ -28,11 +28,16 @@ impl Request {
     /// and a fragment, nothing is shown.
     pub fn new(url: &str) -> Result<Self, Error> {
         let fault = || Error::Url { url: redacted(url) };
-        let mut parsed = Url::parse(url).map_err(|_| fault())?;
+        let odd = |why| Error::NotPlain { url: redacted(url), why };
+        let mut parsed = Url::parse(url).map_err(|error| match error {
+            // It reads names of ASCII alone.
+            ParseError::IdnaError => odd(AddressError::Host),
+            _ => fault(),
+        })?;
         if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
             return Err(fault());
         }
-        Address::parse(url).map_err(|why| Error::NotPlain { url: redacted(url), why })?;
+        Address::parse(url).map_err(odd)?;
         let login = login_of(&parsed);
         parsed.set_fragment(None);
         if parsed.set_username("").is_err() || parsed.set_password(None).is_err() {
@@ -181,6 +186,7 @@ mod tests {
             "https://example.com/a\tb.tgz",
             r"https://example.com\@evil.example/b.tgz",
             "https://127.1/b.tgz",
+            "https://me:hush@bücher.example/b.tgz",
         ] {
             let error = Request::new(url).unwrap_err().to_string();
             assert!(error.contains("does not say itself") && !error.contains("hush"), "{url}: {error}");
