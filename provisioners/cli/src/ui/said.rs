@@ -5,6 +5,8 @@ use crate::table::one_line;
 
 /// Shorter texts are said again: they take less room than a reference.
 const LONG: usize = 60;
+/// So many messages are remembered: each one is compared with all of them, and there may be one for each of many thousand objects.
+const REMEMBERED: usize = 100;
 const ABOVE: &str = "(as above)";
 
 /// The long messages that a page has shown so far.
@@ -31,7 +33,9 @@ impl Said {
             }
             None => message.into(),
         };
-        self.0.push(text.to_owned());
+        if self.0.len() < REMEMBERED {
+            self.0.push(text.to_owned());
+        }
         cell
     }
 }
@@ -55,5 +59,18 @@ mod tests {
         assert_eq!(once(other), other);
         assert_eq!(once(&format!("Back-off: {other}, <once>")), format!("Back-off: {above}, &lt;once&gt;"));
         assert_eq!([once("wait"), once("wait")], ["wait", "wait"], "a word is shorter than a reference");
+    }
+
+    #[test]
+    fn of_many_messages_only_the_first_are_remembered() {
+        let message =
+            |number: usize| format!("object {number} may not be read by whoever looks at this page, nor by others");
+        let mut said = Said::default();
+        let mut once = |number: usize| said.once(&message(number)).into_html();
+        for number in 0..=REMEMBERED {
+            assert_eq!(once(number), message(number));
+        }
+        assert_eq!(once(0), quiet(ABOVE).into_html());
+        assert_eq!(once(REMEMBERED), message(REMEMBERED), "it is said again");
     }
 }
