@@ -313,6 +313,21 @@ async fn a_browser_searches_and_is_held_upright() {
     assert!(tree.contains(&("columnheader".to_owned(), "Health".to_owned())), "{tree:?}");
 }
 
+#[tokio::test]
+async fn a_page_is_asked_for_again_once_at_a_time() {
+    let hands = Hands::admin().await;
+    let Some(mut browser) = Browser::start().await else { return };
+    let page = Page::serve(&hands).await;
+    browser.open(&page.url, 1100, 700).await;
+    let count = "(() => { const fetched = window.fetch; window.asked = window.running = window.most = 0; \
+                 window.fetch = (...what) => { asked += 1; most = Math.max(most, running += 1); \
+                 return fetched(...what).finally(() => { running -= 1; }); }; })()";
+    browser.evaluate(count).await;
+    browser.evaluate("(() => { refresh(); refresh(); refresh(); })()").await;
+    browser.until("asked > 0 && running === 0").await;
+    assert_eq!(browser.evaluate("most").await, 1);
+}
+
 /// Installs two BundleDeployments, and takes pictures of the pages.
 async fn take_pictures() {
     let hands = Hands::admin().await;

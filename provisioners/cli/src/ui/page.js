@@ -8,13 +8,34 @@ const live = document.body.dataset.live;
 // Times are told as so long ago: they are asked for again once a minute.
 const MINUTE = 60_000;
 
+let isAsking = false;
+let isDue = false;
+
+// Asks for one page at a time: no answer takes the place of a newer one, and a slow cluster is not asked the more for being slow.
 async function refresh() {
-  const answer = await fetch(location.href).catch(() => null);
-  if (!answer || !answer.ok) {
+  isDue = isAsking;
+  if (isAsking) return false;
+  isAsking = true;
+  let isNew = false;
+  try {
+    do {
+      isDue = false;
+      if (await ask()) isNew = true;
+    } while (isDue);
+  } finally {
+    isAsking = false;
+  }
+  return isNew;
+}
+
+async function ask() {
+  const read = (answer) => (answer.ok ? answer.text() : null);
+  const text = await fetch(location.href, { signal: AbortSignal.timeout(MINUTE) }).then(read).catch(() => null);
+  if (text === null) {
     state.textContent = "The page could not be read again";
     return false;
   }
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+  const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
   const main = document.querySelector("main");
   if (fresh.innerHTML === shown) return false;
   shown = fresh.innerHTML;
