@@ -77,6 +77,17 @@ struct Told {
     tenths: Option<u64>,
 }
 
+impl Told {
+    /// Whether an Event is to say that so many of all objects are migrated. Objects that others make meanwhile set it back: the same
+    /// tenth is not told twice.
+    fn is_news(&mut self, done: u64, total: u64) -> bool {
+        let tenths = (done * 10).checked_div(total).unwrap_or_default();
+        let before = self.tenths.replace(tenths.max(self.tenths.unwrap_or_default()));
+        // The end is another Event.
+        before.is_some_and(|before| before < tenths) && done < total
+    }
+}
+
 /// A CRD that drops a version in which objects are stored.
 pub(super) struct Dropping {
     /// The CRD.
@@ -326,9 +337,7 @@ async fn tell_progress(
     let (done, total) = rewrite.progress();
     let Migration { crd, to, .. } = migration;
     let message = format!("Migrating stored objects of {crd} to {to}: {} of {}", grouped(done), grouped(total));
-    let tenths = (done * 10).checked_div(total).unwrap_or_default();
-    // The end is another Event.
-    if told.tenths.replace(tenths).is_some_and(|before| before < tenths) && done < total {
+    if told.is_news(done, total) {
         tell(run, &news::migration_progressing(message.clone()));
     }
 
@@ -361,4 +370,20 @@ fn failed(migration: &Migration, why: &str, class: Class, can_go_back: bool) -> 
 fn problem(message: String, is_transient: bool, can_go_back: bool) -> Problem {
     let class = if is_transient { Class::Transient } else { Class::Terminal };
     Problem { stage: Stage::Migrate, message, class, can_go_back }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_tenth_is_told_once_and_neither_where_it_began_nor_the_end() {
+        let mut told = Told::default();
+        let mut is_news = |done, total| told.is_news(done, total);
+        assert!(!is_news(25, 100), "another attempt has told it");
+        assert!(!is_news(29, 100) && is_news(30, 100) && !is_news(31, 100));
+        assert!(!is_news(31, 200) && !is_news(60, 200), "others have made as many again");
+        assert!(is_news(80, 200) && is_news(190, 200) && !is_news(200, 200));
+        assert!(!Told::default().is_news(0, 0));
+    }
 }
