@@ -97,9 +97,47 @@ fn compared(mut report: Report, before: &Plan, after: &Plan) -> Report {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use kube::core::{ApiResource, GroupVersionKind};
+    use rukpak_content::Digest;
+    use rukpak_crds::DeletionPolicy;
+    use rukpak_format::Format;
+    use rukpak_plain::{Object, Origin};
+    use rukpak_plan::owner_metadata::OwnerMetadata;
+    use rukpak_plan::plan::{Objects, Served};
+    use rukpak_plan::{Kind, Owner, Release};
     use serde_json::json;
 
     use super::*;
+
+    /// A release with this object.
+    fn plan(object: Value) -> Plan {
+        let object = Object::new(object, Origin::made_from("a test")).unwrap();
+        let gvk = GroupVersionKind::gvk(object.group(), object.version(), object.kind());
+        let kind = Kind { resource: Arc::new(ApiResource::from_gvk(&gvk)), namespaced: true };
+        let served = Served::from([((object.api_version().to_owned(), object.kind().to_owned()), Some(kind))]);
+        let owner = Owner { name: "pump".to_owned(), uid: "1".to_owned() };
+        let stamp = OwnerMetadata { owner, default_namespace: "n".to_owned(), policy: DeletionPolicy::Delete };
+        let release = Release::new(Digest::sha256(b""), Format::Plain, None);
+        let (optional, required) = (BTreeSet::new(), BTreeSet::new());
+        let objects = Objects { all: vec![object], optional: &optional, required: &required };
+        objects.plan(release, &served, &stamp, true).unwrap()
+    }
+
+    #[test]
+    fn shows_no_value_of_a_secret() {
+        let told = |kind: &str| {
+            let of = |text: &str| {
+                plan(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}, "data": {"key": text}}))
+            };
+            let report = compared(Report::new("pump", "revision 1", false), &of("b2xk"), &of("bmV3"));
+            serde_json::to_value(report).unwrap()["changes"][0]["fields"].clone()
+        };
+        assert_eq!(told("Secret"), json!([{"path": ".data.key", "before": "***", "after": "***"}]));
+        assert_eq!(told("ConfigMap"), json!([{"path": ".data.key", "before": "b2xk", "after": "bmV3"}]));
+    }
 
     #[test]
     fn tells_what_was_asked_for_and_not_how_it_went() {
