@@ -49,7 +49,9 @@ pub enum AddressError {
     #[error("it is neither an https, http or ssh URL nor user@host:path")]
     Form,
     /// A host that is none, or that resolvers take for another one.
-    #[error("its host is no name of letters, digits, - and _, and no address in its usual form")]
+    #[error(
+        "its host is no name of letters (those beyond ASCII as xn--...), digits, - and _, and no address in its usual form"
+    )]
     Host,
     /// A port that is none.
     #[error("its port is no number from 1 to 65535, or has leading zeros")]
