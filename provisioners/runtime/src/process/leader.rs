@@ -55,7 +55,7 @@ pub enum Error {
 
 /// Why this process leads no more.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Lost {
+pub enum Lost {
     /// Another process, of this name, has the Lease.
     #[error("{0} took the Lease over")]
     TakenOver(String),
@@ -65,7 +65,7 @@ pub(super) enum Lost {
 }
 
 /// A process that would lead.
-pub(crate) struct Candidate {
+pub struct Candidate {
     api: Api<Lease>,
     /// Name of the Lease.
     lease: String,
@@ -74,7 +74,7 @@ pub(crate) struct Candidate {
 }
 
 /// A process that leads.
-pub(crate) struct Leader {
+pub struct Leader {
     candidate: Candidate,
     /// As last written.
     lease: Lease,
@@ -106,13 +106,22 @@ pub(crate) fn identity() -> std::io::Result<String> {
 impl Candidate {
     /// Named as this process.
     pub(crate) fn new(client: Client, namespace: &str, lease: &str, times: LeaderElection) -> Result<Self, Error> {
+        Self::named(identity().map_err(Error::Identity)?, client, (namespace, lease), times)
+    }
+
+    /// A process of that name. The Lease is given by namespace and name.
+    pub fn named(
+        identity: String,
+        client: Client,
+        (namespace, lease): (&str, &str),
+        times: LeaderElection,
+    ) -> Result<Self, Error> {
         check(times)?;
-        let identity = identity().map_err(Error::Identity)?;
         Ok(Self { api: Api::namespaced(client, namespace), lease: lease.to_owned(), identity, times })
     }
 
     /// Waits until this process leads.
-    pub(crate) async fn elected(self) -> Leader {
+    pub async fn elected(self) -> Leader {
         tracing::info!(identity = self.identity, lease = self.lease, "waiting to become leader");
         let mut changes = pin!(watcher::watch_object(self.api.clone(), &self.lease).default_backoff());
         let now = Instant::now();
@@ -182,7 +191,7 @@ impl Candidate {
 
 impl Leader {
     /// Renews the Lease until that fails for good; says why.
-    pub(super) async fn keep(&mut self) -> Lost {
+    pub async fn keep(&mut self) -> Lost {
         let deadline = self.candidate.times.renew_deadline;
         let mut last = None;
         loop {
@@ -204,7 +213,7 @@ impl Leader {
     }
 
     /// How long nobody else leads, now that this process does not.
-    pub(super) fn time_to_stop(&self, lost: &Lost) -> Duration {
+    pub fn time_to_stop(&self, lost: &Lost) -> Duration {
         match lost {
             Lost::TakenOver(_) => Duration::ZERO,
             Lost::Expired(..) => self.left(self.candidate.times.lease_duration),
