@@ -293,17 +293,17 @@ fn every_point_of_olm_v0_names_a_test_that_exists_or_says_what_differs() {
     assert_eq!(numbers, (1..=170).collect::<Vec<u32>>(), "each point is there once");
 }
 
-/// `make reproductions` runs the tests that the page names, and its table says which small world finds the same.
+/// `make reproductions` runs the tests that the page names, and its table says which small story finds the same.
 #[test]
-fn reproductions_name_tests_and_worlds_that_exist() {
+fn reproductions_name_tests_and_stories_that_exist() {
     let page = read("tests/reproductions.md");
     assert_tests_exist(&page);
 
-    let world = Regex::new(r"(?m)\| `(\w+)` \|$").expect("a good pattern");
-    let worlds: BTreeSet<&str> = world.captures_iter(&page).map(|found| found.extract::<1>().1[0]).collect();
-    assert!(worlds.len() > 5, "{worlds:?}");
-    let source = read("provisioners/plan/tests/worlds/small.rs");
-    for name in worlds {
-        assert!(source.contains(&format!("pub fn {name}(")), "there is no world {name}");
+    let story = Regex::new(r"(?m)\| `(\w+)` \|$").expect("a good pattern");
+    let stories: BTreeSet<&str> = story.captures_iter(&page).map(|found| found.extract::<1>().1[0]).collect();
+    assert!(stories.len() > 5, "{stories:?}");
+    let source = read("provisioners/install/tests/simulation/small.rs");
+    for name in stories {
+        assert!(source.contains(&format!("pub fn {name}(")), "there is no story {name}");
     }
 }

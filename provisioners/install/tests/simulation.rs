@@ -1,24 +1,35 @@
 //! Whole programs in simulation: the real install reconciler, with its watches and its queue, against the small API server, on one
-//! thread, in time that jumps, as a seed says. `simulation/history.rs` decides what is next.
+//! thread, in time that jumps. `simulation/fate.rs` decides what is next: as a seed says, or one thing after the other.
 //!
-//! `RUKPAK_SIMULATION=N` runs N histories; `RUKPAK_SEED=N` begins with that seed, and with that alone where nothing else is said.
+//! `RUKPAK_SIMULATION=N` runs N random histories; `RUKPAK_SEED=N` begins with that seed, and with that alone where nothing else is said.
+//! `RUKPAK_PAIRS=N` searches each story whole, with one disturbance, and then for N minutes with two.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests are tests
 
 #[path = "simulation/cluster.rs"]
 mod cluster;
+#[path = "simulation/fate.rs"]
+mod fate;
 #[path = "simulation/garbage.rs"]
 mod garbage;
 #[path = "simulation/history.rs"]
 mod history;
-#[path = "../../plan/tests/worlds/numbers.rs"]
+#[path = "simulation/numbers.rs"]
 mod numbers;
 #[path = "simulation/process.rs"]
 mod process;
 #[path = "simulation/properties.rs"]
 mod properties;
-#[path = "../../plan/tests/worlds/server.rs"]
+#[path = "simulation/script.rs"]
+mod script;
+#[path = "simulation/search.rs"]
+mod search;
+#[path = "simulation/server.rs"]
 mod server;
+#[path = "simulation/small.rs"]
+mod small;
+#[path = "simulation/stories.rs"]
+mod stories;
 #[path = "simulation/story.rs"]
 mod story;
 #[path = "simulation/wire.rs"]
@@ -29,12 +40,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use fate::Chance;
 use history::{History, Lived, Size, Violation};
 use rukpak_store::Store;
-use story::{Story, Told, shards, stories};
+use stories::{shards, stories};
+use story::{Story, Told};
 
 /// So many histories, if nothing else is said: the same each time.
-const HISTORIES: u64 = 500;
+const HISTORIES: u64 = 240;
 /// And no longer than that, on a machine that is busy.
 const LONGEST: Duration = Duration::from_mins(1);
 /// Seeds that once failed. A change of the stories, or of what is random, makes other histories of them.
@@ -48,6 +61,16 @@ const ENOUGH: usize = 5;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
+}
+
+/// Has a history happen, in time of its own.
+fn live<T>(seed: u64, history: impl AsyncFnOnce() -> T) -> T {
+    // What blocks, is done one after the other.
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.max_blocking_threads(1).enable_time().start_paused(true).build().unwrap();
+    // Where libraries wait a random time.
+    fastrand::seed(seed);
+    runtime.block_on(history())
 }
 
 /// Runs histories, and knows what came of them.
@@ -67,13 +90,9 @@ impl Histories<'_> {
     }
 
     fn run(&self, seed: u64) {
-        // What blocks, is done one after the other.
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.max_blocking_threads(1).enable_time().start_paused(true).build().unwrap();
-        // Where libraries wait a random time.
-        fastrand::seed(seed);
         let (story, numbers) = (self.story(seed), seed / self.told.len() as u64);
-        let lived = runtime.block_on(async { History::new(story, self.store, numbers).run().await });
+        let mut chance = Chance::new(numbers, story.story.is_led);
+        let lived = live(seed, async || History::new(story, self.store, &mut chance).run().await);
         let show = |what: &str, words: &[String]| {
             println!("\nRUKPAK_SEED={seed} ({}): {what}\n{}", story.story.name, words.join("\n"));
         };
@@ -107,12 +126,17 @@ impl Histories<'_> {
     }
 }
 
-/// Runs `count` histories of these stories, and those that are kept, or what the environment says.
-fn run(stories: Vec<Story>, count: u64, kept: &[u64]) {
+/// A store, as long as its folder is there.
+fn store() -> (Store, tempfile::TempDir) {
     let shared_memory = Path::new("/dev/shm");
     let folder =
         if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }.unwrap();
-    let store = Store::open(folder.path()).unwrap();
+    (Store::open(folder.path()).unwrap(), folder)
+}
+
+/// Runs `count` histories of these stories, and those that are kept, or what the environment says.
+fn run(stories: Vec<Story>, count: u64, kept: &[u64]) {
+    let (store, _folder) = store();
     let told: Vec<Told> = stories.into_iter().map(|story| Told::new(story, &store)).collect();
     process::note_panics();
 
@@ -144,6 +168,48 @@ fn keeps_every_promise_in_random_histories() {
 }
 
 #[test]
-fn keeps_every_promise_where_deployments_change_their_controller() {
+fn keeps_every_promise_in_random_histories_of_two_shards() {
     run(vec![shards()], HISTORIES / 4, &[]);
+}
+
+/// Searches all that may disturb the course of a story.
+fn search_story(story: Story) {
+    let (contents, _folder) = store();
+    process::note_panics();
+    let pairs = number("RUKPAK_PAIRS").map(Duration::from_mins);
+    let found = search::search(&Told::new(story, &contents), &contents, pairs);
+    found.unwrap_or_else(|violations| panic!("{violations}"));
+}
+
+macro_rules! searches {
+    ($($test:ident: $story:path;)*) => { $(#[test] fn $test() { search_story($story()); })* };
+}
+
+searches! {
+    keeps_objects_when_their_version_ends: small::served;
+    tells_what_is_missing_after_a_restart: small::gone;
+    keeps_definition_while_instances_live: small::definitions;
+    carries_out_policy_before_it_is_ready: small::policy;
+    asks_what_another_account_may_do_before_it_is_ready: small::account;
+    deletes_in_order_and_keeps_the_finalizer_until_all_is_gone: small::end;
+    keeps_what_operators_wrote_at_an_adoption: small::adoption;
+    creates_objects_with_fields_left_to_others: small::contest;
+    leaves_copies_of_its_marks_alone: small::copies;
+    keeps_namespace_that_another_deployment_shares: small::sharing;
+    keeps_definition_as_long_as_one_of_two_deployments_declares_it: small::united;
+    leaves_one_release_where_two_controllers_write: small::shards;
+    lets_one_replica_write_at_a_time: small::led;
+    takes_upgrade_forward_or_back_once: small::upgrade;
+    tries_what_was_refused_again_in_time: small::refused;
+    rolls_back_without_waiting_for_others: small::dependency;
+}
+
+#[test]
+fn holds_every_promise_at_once() {
+    stories().into_iter().for_each(search_story);
+}
+
+#[test]
+fn lets_one_replica_write_at_a_time_in_random_histories() {
+    run(vec![small::led()], HISTORIES / 4, &[]);
 }

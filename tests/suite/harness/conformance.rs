@@ -1,13 +1,13 @@
-//! The small API server that the worlds of the planner are checked with answers as the real one does.
+//! The small API server that the reconciler is simulated with answers as the real one does.
 //!
 //! Both get the same random requests; answers, refusals, and what the objects are then have to be the same: values, generations,
 //! who owns which fields, what terminates, and whether anything was written at all.
 
-#[path = "../../../provisioners/plan/tests/worlds/numbers.rs"]
+#[path = "../../../provisioners/install/tests/simulation/numbers.rs"]
 mod numbers;
-#[path = "../../../provisioners/plan/tests/worlds/requests.rs"]
+#[path = "../../../provisioners/install/tests/simulation/requests.rs"]
 pub mod requests;
-#[path = "../../../provisioners/plan/tests/worlds/server.rs"]
+#[path = "../../../provisioners/install/tests/simulation/server.rs"]
 mod server;
 
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};

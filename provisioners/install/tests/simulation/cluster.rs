@@ -3,22 +3,36 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use futures::stream;
-use http::{Request, Response, header};
+use http::{HeaderName, Request, Response, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
-use kube::Client;
 use kube::client::Body;
+use kube::{Client, ResourceExt as _};
+use rukpak_crds::BundleDeployment;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
 
-use crate::server::{Key, Object, Server};
+use crate::server::{Event, Key, Object, Server};
+use crate::story::LEASE;
 use crate::wire::{Asked, Selection, failure};
 
 type Reply = UnsyncBoxBody<Bytes, std::io::Error>;
 type Answer = std::io::Result<Response<Reply>>;
+
+/// So long what was refused is left alone, if nobody changes anything.
+const HELD: Duration = Duration::from_mins(1);
+/// So often an object is written at most, if nobody acts.
+const WRITES: usize = 100;
+/// So soon a process that was stopped has noticed that it leads no more: each of its tasks has had a turn.
+const NOTICED: Duration = Duration::from_millis(5);
+
+/// So soon a leader has tried to renew its Lease, and has an answer.
+const RENEWED: Duration = Duration::from_secs(7);
 
 /// Shared by the clients of all processes and the history. Cheap to clone.
 #[derive(Clone, Default)]
@@ -33,17 +47,71 @@ pub struct State {
     pub server: Server,
     /// Everything that happened, the oldest first.
     pub log: Vec<Happened>,
+    /// How many of these are not about Leases.
+    pub changes: usize,
+    /// How often each object was written since somebody acted.
+    pub writes: BTreeMap<Key, usize>,
     last: BTreeMap<Key, Arc<Object>>,
     pub pending: Vec<Pending>,
     pub watches: Vec<Watch>,
     /// Processes that were killed: what they still send reaches nobody.
     pub dead: BTreeSet<usize>,
+    /// Somebody makes that of an object again and again.
+    pub insisted: Option<(Key, Value)>,
+    /// All processes are to be killed now.
+    pub is_restarting: bool,
+    /// Processes that have ended by themselves.
+    pub ended: BTreeSet<usize>,
+    /// The names of those that compete for the Lease, and when they were stopped last and went on.
+    pub candidates: BTreeMap<usize, (String, Option<Instant>)>,
+    /// Processes whose requests reach nobody until then, and that are told nothing.
+    pub cut_off: BTreeMap<usize, Instant>,
+    /// When the Lease was taken last, if somebody has deleted one before: who had it finds out when it renews it.
+    taken_after_deletion: Option<(Value, Instant)>,
+    /// A write that should not have been sent.
+    pub wrong: Option<String>,
     /// Streams of theirs, which do not end: who is dead must not notice.
     silent: Vec<Watch>,
-    /// By process and deployment: the generation that its last reconcile began with, and the length of the log then.
-    pub begun: BTreeMap<(usize, String), (i64, usize)>,
-    /// By deployment: the content that is begun, and what was applied since.
-    pub applied: BTreeMap<String, (Value, BTreeSet<Key>)>,
+    /// By process and deployment: the deployment that its last reconcile began with, and the length of the log then.
+    pub begun: BTreeMap<(usize, String), (Arc<BundleDeployment>, usize)>,
+    /// The length of the log when the request before the last one of its process was done.
+    pub known: usize,
+    /// By process: when its last one was.
+    done: BTreeMap<usize, usize>,
+    /// By deployment.
+    pub upgrades: BTreeMap<String, Upgrade>,
+    /// Accounts that have asked what they may do.
+    pub reviewed: BTreeSet<String>,
+}
+
+/// What came of the content that a deployment has begun.
+#[derive(Default)]
+pub struct Upgrade {
+    content: Value,
+    /// What was applied of it.
+    pub applied: BTreeSet<Key>,
+    /// Since when it is begun.
+    pub begun_since: Option<Instant>,
+    /// Since when it meets what may pass.
+    pub failing_since: Option<Instant>,
+    /// When it has met that last.
+    pub failed: Option<Instant>,
+    /// Since when the template is as it is, and its generation.
+    pub asked_since: Option<(u64, Instant)>,
+    /// Whether something of it was refused for good.
+    pub is_refused: bool,
+    /// By process and object.
+    refusals: BTreeMap<(usize, Key), Refused>,
+}
+
+/// What was refused for good.
+struct Refused {
+    body: Value,
+    /// Of the deployment.
+    generation: u64,
+    since: Instant,
+    /// The length of the log then.
+    length: usize,
 }
 
 /// A change of an object.
@@ -69,7 +137,7 @@ pub struct Watch {
     pub selection: Selection,
     pub api: String,
     /// What of the log comes next.
-    next: usize,
+    pub next: usize,
     sender: mpsc::UnboundedSender<std::io::Result<Frame<Bytes>>>,
 }
 
@@ -89,6 +157,7 @@ impl Cluster {
                 {
                     let mut state = cluster.lock();
                     if !state.dead.contains(&process) {
+                        state.note_sent(process, &asked);
                         state.pending.push(Pending { process, asked, answer });
                     }
                 }
@@ -114,6 +183,7 @@ async fn read(request: Request<Body>) -> Asked {
         query,
         is_metadata: header(header::ACCEPT).contains("as=PartialObjectMetadata"),
         is_apply: header(header::CONTENT_TYPE).starts_with("application/apply-patch"),
+        user: header(HeaderName::from_static("impersonate-user")).to_owned(),
         body: serde_json::from_slice(&body).unwrap_or_default(),
         method: parts.method,
     }
@@ -140,9 +210,40 @@ fn url(query: &str) -> BTreeMap<String, String> {
 }
 
 impl State {
-    /// A process begins a reconcile of a deployment, which has this generation as far as it knows.
-    pub fn begin(&mut self, process: usize, deployment: &str, generation: i64) {
-        self.begun.insert((process, deployment.to_owned()), (generation, self.log.len()));
+    /// A process begins a reconcile of a deployment as it knows it.
+    pub fn begin(&mut self, process: usize, deployment: Arc<BundleDeployment>) {
+        self.begun.insert((process, deployment.name_any()), (deployment, self.log.len()));
+    }
+
+    /// Who has lost the Lease writes nothing. A process that was stopped has to notice first.
+    fn note_sent(&mut self, process: usize, asked: &Asked) {
+        let Some((name, went_on)) = self.candidates.get(&process).filter(|_| asked.is_change()) else { return };
+        if asked.is_of_lease() || went_on.is_some_and(|went_on| went_on.elapsed() < NOTICED) {
+            return;
+        }
+        if self.taken_after_deletion.as_ref().is_some_and(|(_, since)| since.elapsed() < RENEWED) {
+            return;
+        }
+        let lease = self.server.objects.get(&Key::new("Lease", LEASE));
+        let holder = lease.and_then(|lease| lease.value["spec"]["holderIdentity"].as_str());
+        if let Some(holder) = holder.filter(|holder| holder != name && !holder.is_empty()) {
+            let what = format!("{process} sends {} {} though {holder} has the Lease", asked.method, asked.path);
+            self.wrong.get_or_insert(what);
+        }
+    }
+
+    /// Whether the object that somebody insists on is not as he wants it.
+    pub fn is_resisted(&self) -> bool {
+        let Some((key, wanted)) = &self.insisted else { return false };
+        self.server
+            .objects
+            .get(key)
+            .is_some_and(|live| !live.is_terminating && live.value["data"]["x"] != wanted["data"]["x"])
+    }
+
+    /// Whether nothing reaches the process, and nothing comes from it.
+    pub fn is_cut_off(&self, process: usize) -> bool {
+        self.cut_off.get(&process).is_some_and(|until| *until > Instant::now())
     }
 
     /// The version of the last change but those that came after so many.
@@ -154,19 +255,89 @@ impl State {
     pub fn note(&mut self) {
         for event in std::mem::take(&mut self.server.events) {
             if event.key.kind == "BundleDeployment" {
-                let begun = &event.object.value["status"]["inventory"]["pending"]["contentDigest"];
-                let (before, applied) = self.applied.entry(event.key.name.clone()).or_default();
-                if before != begun {
-                    before.clone_from(begun);
-                    applied.clear();
-                }
+                self.note_deployment(&event.key.name, &event.object);
             }
             let before = if event.is_gone {
                 self.last.remove(&event.key)
             } else {
                 self.last.insert(event.key.clone(), event.object.clone())
             };
+            self.note_lease(&event);
+            self.changes += usize::from(event.key.kind != "Lease");
+            let writes = self.writes.entry(event.key.clone()).or_default();
+            *writes += 1;
+            if *writes > WRITES && event.key.kind != "Lease" {
+                self.wrong.get_or_insert_with(|| format!("{:?} is written again and again", event.key));
+            }
             self.log.push(Happened { key: event.key, before, object: event.object, is_gone: event.is_gone });
+        }
+    }
+
+    fn note_lease(&mut self, event: &Event) {
+        if event.key.kind != "Lease" {
+            return;
+        }
+        let holder = &event.object.value["spec"]["holderIdentity"];
+        match &mut self.taken_after_deletion {
+            Some((known, since)) if known != holder => (*known, *since) = (holder.clone(), Instant::now()),
+            None if event.is_gone => self.taken_after_deletion = Some((Value::Null, Instant::now())),
+            _ => {}
+        }
+    }
+
+    fn note_deployment(&mut self, name: &str, object: &Object) {
+        let (begun, now) = (&object.value["status"]["inventory"]["pending"]["contentDigest"], Instant::now());
+        let generation = object.generation.unwrap_or_default();
+        let upgrade = self.upgrades.entry(name.to_owned()).or_default();
+        if upgrade.asked_since.is_none_or(|(known, _)| known != generation) {
+            upgrade.asked_since = Some((generation, now));
+        }
+        if upgrade.content == *begun {
+            return;
+        }
+        upgrade.content = begun.clone();
+        upgrade.applied.clear();
+        (upgrade.begun_since, upgrade.failing_since, upgrade.is_refused) = (Some(now), None, false);
+    }
+
+    /// A request of a process was answered like that. For whom it was made, its labels say.
+    pub fn note_answer(&mut self, process: usize, asked: &Asked, code: u16) {
+        if asked.path.ends_with("selfsubjectrulesreviews") && code < 300 {
+            self.reviewed.insert(asked.user.clone());
+        }
+        let owner = asked.body["metadata"]["labels"]["core.rukpak.io/owner-name"].as_str();
+        let Some(owner) = owner.filter(|_| asked.is_apply) else { return };
+        let key = asked.place(&self.server).and_then(|place| Some(Key { kind: place.kind, name: place.name? }));
+        let live = self.server.objects.get(&Key::new("BundleDeployment", owner));
+        let is_installed = live.is_some_and(|live| !live.value["status"]["inventory"]["appliedDigest"].is_null());
+        let Some(upgrade) = self.upgrades.get_mut(owner) else { return };
+        let generation = upgrade.asked_since.map_or(0, |(generation, _)| generation);
+        let Some(key) = key else {
+            upgrade.is_refused |= code == 404;
+            return;
+        };
+        let refused = upgrade.refusals.get(&(process, key.clone()));
+        let is_early = refused.is_some_and(|refused| refused.is_held(&asked.body, generation, &self.log));
+        if is_early {
+            let what = format!(
+                "{key:?} was refused, and is tried again before its time, though nobody has changed what is asked for"
+            );
+            self.wrong.get_or_insert(what);
+        }
+        match code {
+            200..300 if asked.is_write() => drop(upgrade.applied.insert(key)),
+            403 | 422 => {
+                upgrade.is_refused = true;
+                let (body, length) = (asked.body.clone(), self.log.len());
+                let refused = Refused { body, generation, since: Instant::now(), length };
+                // A first installation is tried again sooner.
+                upgrade.refusals.extend(is_installed.then_some(((process, key), refused)));
+            }
+            400.. => {
+                upgrade.failed = Some(Instant::now());
+                upgrade.failing_since = upgrade.failing_since.or(upgrade.failed);
+            }
+            _ => {}
         }
     }
 
@@ -180,16 +351,16 @@ impl State {
     }
 
     /// What the server does with a request, without anybody being told. `None`: it begins a watch.
-    pub fn carry_out(&mut self, asked: &Asked, now: &str) -> Option<(u16, Value)> {
+    pub fn carry_out(&mut self, (process, is_told): (usize, bool), asked: &Asked, now: &str) -> Option<(u16, Value)> {
         if asked.is_watch() && asked.place(&self.server).is_some() {
             return None;
         }
         let reply = asked.answer(&mut self.server, now);
         self.note();
-        let owner = asked.body["metadata"]["labels"]["core.rukpak.io/owner-name"].as_str();
-        let place = asked.place(&self.server).filter(|_| asked.is_apply && asked.is_write() && reply.0 == 200);
-        if let (Some(place), Some((_, applied))) = (place, owner.and_then(|owner| self.applied.get_mut(owner))) {
-            applied.extend(place.name.map(|name| Key { kind: place.kind, name }));
+        // A refusal that nobody hears of may pass.
+        self.note_answer(process, asked, if is_told || reply.0 < 300 { reply.0 } else { 503 });
+        if !asked.is_of_lease() && !asked.path.ends_with("/events") {
+            self.known = self.done.insert(process, self.log.len()).unwrap_or_default();
         }
         Some(reply)
     }
@@ -252,6 +423,16 @@ impl State {
         self.dead.insert(process);
         self.pending.retain(|pending| pending.process != process);
         self.silent.extend(self.watches.extract_if(.., |watch| watch.process == process));
+    }
+}
+
+impl Refused {
+    /// Whether the same is to be left alone still.
+    fn is_held(&self, body: &Value, generation: u64, log: &[Happened]) -> bool {
+        // What was in the way may have gone, and a kind may have come.
+        let mut news = log[self.length..].iter();
+        let has_news = news.any(|one| one.is_gone || one.key.kind == "CustomResourceDefinition");
+        self.body == *body && self.generation == generation && self.since.elapsed() < HELD && !has_news
     }
 }
 

@@ -1,29 +1,28 @@
-//! A history: the seed decides what is next. Between two steps everything that can run has run.
+//! A history: its fate decides what is next. Between two steps everything that can run has run.
+
+#[path = "slots.rs"]
+mod slots;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::time::Duration;
 
 use rukpak_content::Digest;
-use rukpak_install::Shard;
 use rukpak_store::Store;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
+use self::slots::Slot;
 use crate::cluster::{Cluster, Pending};
+use crate::fate::{Fate, Fault, News, Point, Turn};
 use crate::garbage::{collect, is_garbage};
-use crate::numbers::Numbers;
-use crate::process::{self, Process};
+use crate::process;
 use crate::properties::{self, Objects};
 use crate::server::{Key, Request};
 use crate::story::{FINALIZER, Told, release_of};
-use crate::wire::{Asked, failure, words};
+use crate::wire::{failure, words};
 
 /// A step takes so long.
 const TICK: Duration = Duration::from_millis(1);
-/// At rest nothing changes for so long; or for so long and so many requests of who polls.
-const REST: Duration = Duration::from_hours(5);
-const POLLED: (Duration, usize) = (Duration::from_mins(20), 100);
 /// So many steps after the last disturbance there has to be rest.
 const STEPS: usize = 8_000;
 
@@ -54,78 +53,43 @@ enum Next {
     Unpack(Key),
     Collect,
     Finish(Key),
+    Insist,
     Start(usize),
-}
-
-/// What becomes of a request that is not just answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    Conflict,
-    Internal,
-    Unavailable,
-    /// The connection breaks before the server has it.
-    Broken,
-    /// The server does it, and nobody is told.
-    Lost,
-    /// The process is killed before the server has it.
-    KilledBefore,
-    /// And after.
-    KilledAfter,
-}
-
-/// One of the processes: what it works on, and its number while it runs.
-struct Slot {
-    shard: Shard,
-    running: Option<(usize, Process)>,
 }
 
 pub struct History<'a> {
     told: &'a Told,
     store: &'a Store,
     cluster: Cluster,
-    numbers: Numbers,
+    fate: &'a mut dyn Fate,
     words: Vec<String>,
     slots: Vec<Slot>,
     started: usize,
-    hands: u64,
-    faults: u64,
-    /// Somebody acts at one of so many steps.
-    pace: u64,
-    /// How soon watches are told.
-    haste: u64,
     /// Watches that are told nothing until then, by process and kind.
     held: BTreeMap<(usize, String), Instant>,
+    /// Bundles that are not unpacked before that.
+    late: BTreeMap<Key, Instant>,
     size: Size,
     calm_since: usize,
 }
 
 impl<'a> History<'a> {
-    pub fn new(told: &'a Told, store: &'a Store, seed: u64) -> Self {
+    pub fn new(told: &'a Told, store: &'a Store, fate: &'a mut dyn Fate) -> Self {
         process::begin_time();
-        let mut numbers = Numbers(seed);
-        let (hands, faults) = (numbers.below(7), numbers.below(5));
-        let pace = *numbers.one(&[15, 60, 250]);
-        let haste = *numbers.one(&[1, 3, 20]);
-        let (words, held) = (Vec::new(), BTreeMap::new());
-        let shards = told.story.shards.iter().map(|shard| shard.parse::<Shard>().expect("a selector"));
-        let slots = shards.map(|shard| Slot { shard, running: None }).collect();
+        let slots = told.story.shards.iter().map(|shard| Slot::of(shard)).collect();
         let cluster = Cluster::default();
         told.story.begin(&mut cluster.lock());
-        let size = Size::default();
         Self {
             told,
             store,
             cluster,
-            numbers,
-            words,
+            fate,
+            words: Vec::new(),
             slots,
             started: 0,
-            hands,
-            faults,
-            pace,
-            haste,
-            held,
-            size,
+            held: BTreeMap::new(),
+            late: BTreeMap::new(),
+            size: Size::default(),
             calm_since: 0,
         }
     }
@@ -144,20 +108,23 @@ impl<'a> History<'a> {
         }
         loop {
             sleep(TICK).await;
-            if let Some(panic) = process::take_panic() {
-                return Err(panic);
+            let wrong = self.cluster.lock().wrong.take();
+            if let Some(wrong) = process::take_panic().or(wrong) {
+                return Err(wrong);
             }
-            if self.hands + self.faults > 0 {
+            self.note_ended();
+            self.let_go_on();
+            if self.fate.disturbs() {
                 self.calm_since = self.size.steps;
             }
             if self.size.steps - self.calm_since > STEPS {
                 return Err("there is no rest".to_owned());
             }
-            if self.hands > 0 && self.numbers.is(self.pace) {
-                self.act();
+            if let Some(hand) = self.fate.hand(self.told.story.hands.len()) {
+                self.act(hand);
                 continue;
             }
-            let (mut all, weights) = self.possible();
+            let (mut all, turns) = self.possible();
             if all.is_empty() {
                 if self.wait().await? {
                     let state = self.cluster.lock();
@@ -166,39 +133,58 @@ impl<'a> History<'a> {
                 continue;
             }
             self.size.steps += 1;
-            let next = all.swap_remove(self.numbers.weighed(&weights));
+            let next = all.swap_remove(self.fate.next(&turns));
             self.go(next)?;
-            if self.numbers.is(50) {
-                sleep(Duration::from_millis(self.numbers.below(5_000))).await;
+            if let Some(pause) = self.fate.pause() {
+                sleep(pause).await;
             }
+        }
+    }
+
+    /// Whether this is of somebody who only asks, or who hears that a Lease is renewed.
+    fn is_poll(&self, next: &Next) -> bool {
+        match next {
+            Next::Answer(_) => true,
+            Next::Tell(index) => self.cluster.lock().watches[*index].selection.kind == "Lease",
+            _ => false,
         }
     }
 
     /// Nobody has anything to do before some time has passed. Whether that is so for good.
     async fn wait(&mut self) -> Result<bool, String> {
-        if !self.held.is_empty() {
+        if !self.held.is_empty() && !self.fate.lets_hang() {
             self.held.clear();
             return Ok(false);
         }
-        let longest = if self.hands > 0 { Duration::from_secs(self.numbers.within(1..900)) } else { REST };
-        let (length, begun, asked) = (self.cluster.lock().log.len(), Instant::now(), self.size.requests);
+        if self.wait_for_who_is_late().await {
+            return Ok(false);
+        }
+        let patience = self.fate.patience();
+        let (longest, polled) = self.fate.stillness();
+        let longest = patience.unwrap_or(longest);
+        let (changes, begun, asked) = (self.cluster.lock().changes, Instant::now(), self.size.requests);
         let until = begun + longest;
-        let is_polled = |requests: usize| begun.elapsed() >= POLLED.0 && requests - asked >= POLLED.1;
+        let is_polled = |requests: usize| begun.elapsed() >= polled.0 && requests - asked >= polled.1;
         while let Ok(()) =
             timeout(until.saturating_duration_since(Instant::now()), self.cluster.arrived.notified()).await
         {
             // Whoever only asks, and is answered, changes nothing.
             sleep(TICK).await;
             let (all, _) = self.possible();
-            if !all.iter().all(|next| matches!(next, Next::Answer(_))) {
+            if !all.iter().all(|next| self.is_poll(next)) {
                 return Ok(false);
             }
-            for _ in 0..all.len() {
+            // Those that stand by hear of each renewal.
+            for index in all.iter().filter_map(|next| if let Next::Tell(index) = next { Some(*index) } else { None }) {
+                self.cluster.lock().tell(index);
+            }
+            for _ in 0..all.iter().filter(|next| matches!(next, Next::Answer(_))).count() {
                 // A process that was killed has asked nothing.
                 if self.cluster.lock().pending.is_empty() {
                     break;
                 }
                 self.size.steps += 1;
+                self.fate.begin(Point::Other);
                 self.answer(0)?;
             }
             if self.slots.iter().any(|slot| slot.running.is_none()) {
@@ -207,27 +193,24 @@ impl<'a> History<'a> {
             if is_polled(self.size.requests) {
                 break;
             }
-            if self.cluster.lock().log.len() != length || self.size.steps - self.calm_since > STEPS {
+            let is_changed = self.cluster.lock().changes != changes || self.cluster.lock().wrong.is_some();
+            if is_changed || self.size.steps - self.calm_since > STEPS {
                 return Ok(false);
             }
         }
-        if self.hands > 0 {
-            self.act();
+        // It is told of at once.
+        if self.cluster.lock().wrong.is_some() {
             return Ok(false);
         }
-        // Faults that have found nothing to disturb are over.
-        self.faults = 0;
+        if patience.is_none() {
+            properties::of_rest(&self.cluster.lock(), self.told).map_or(Ok(()), Err)?;
+        }
+        if let Some(hand) = self.fate.rest(self.told.story.hands.len()) {
+            self.act(hand);
+            return Ok(false);
+        }
         // Webhooks come back, which nobody is told.
         Ok(std::mem::take(&mut self.cluster.lock().server.refused).is_empty())
-    }
-
-    fn start(&mut self, slot: usize) {
-        self.started += 1;
-        let slot = &mut self.slots[slot];
-        slot.running =
-            Some((self.started, Process::start(&self.cluster, self.started, slot.shard.clone(), self.store)));
-        let words = format!("controller {} starts", self.started);
-        self.say(&words);
     }
 
     fn say(&mut self, words: &str) {
@@ -235,54 +218,80 @@ impl<'a> History<'a> {
         self.words.push(format!("{:>9.3}  {words}", time.as_secs_f64()));
     }
 
-    /// Somebody does something.
-    fn act(&mut self) {
-        self.hands -= 1;
-        let told = self.told;
-        let hand = self.numbers.one(&told.story.hands);
+    /// Somebody does something: one of the hands, or of those of the course.
+    fn act(&mut self, hand: usize) {
+        let story = &self.told.story;
+        let hand = story.hands.iter().chain(&story.course).nth(hand).expect("because there are as many");
         self.say(&hand.words);
         (hand.act)(&mut self.cluster.lock());
+        self.cluster.lock().writes.clear();
+        if std::mem::take(&mut self.cluster.lock().is_restarting) {
+            let numbers = self.slots.iter().filter_map(|slot| Some(slot.running.as_ref()?.0));
+            numbers.collect::<Vec<_>>().into_iter().for_each(|number| self.kill(number));
+        }
     }
 
-    /// What may be next, with weights.
-    fn possible(&mut self) -> (Vec<Next>, Vec<u64>) {
+    /// What may be next.
+    fn possible(&mut self) -> (Vec<Next>, Vec<Turn>) {
         let cluster = self.cluster.clone();
         let mut state = cluster.lock();
         let state = &mut *state;
-        let mut all: Vec<(Next, u64)> = Vec::new();
+        let mut all: Vec<(Next, Turn)> = Vec::new();
         // Those that came at once came in any order.
         state.pending.sort_by_cached_key(|pending| (pending.process, pending.asked.key()));
-        all.extend((0..state.pending.len()).map(|index| (Next::Answer(index), 6)));
+        let reaches = |index: &usize| !state.is_cut_off(state.pending[*index].process);
+        all.extend((0..state.pending.len()).filter(reaches).map(|index| (Next::Answer(index), Turn::first(6))));
         state.watches.retain(|watch| !watch.is_over());
         let now = Instant::now();
         for index in 0..state.watches.len() {
             let watch = &state.watches[index];
             let held = self.held.get(&(watch.process, watch.selection.kind.clone()));
-            let is_held = held.is_some_and(|until| *until > now);
+            let is_held = held.is_some_and(|until| *until > now)
+                || state.is_cut_off(watch.process)
+                || self.is_stopped(watch.process);
             if state.has_news(index) {
-                all.extend((!is_held).then_some((Next::Tell(index), self.haste)));
+                let turn = Turn { weight: self.fate.haste(), place: state.watches[index].next };
+                all.extend((!is_held).then_some((Next::Tell(index), turn)));
             } else if state.is_unserved(index) {
-                all.push((Next::End(index), 3));
+                all.push((Next::End(index), Turn::last(3)));
             }
         }
         for (key, object) in &state.server.objects {
-            if key.kind == "Bundle" && object.value["status"]["phase"].is_null() && !object.is_terminating {
-                all.push((Next::Unpack(key.clone()), 2));
+            let is_late = self.late.get(key).is_some_and(|until| *until > now);
+            if key.kind == "Bundle" && object.value["status"]["phase"].is_null() && !object.is_terminating && !is_late {
+                all.push((Next::Unpack(key.clone()), Turn::last(2)));
             }
             let mut finalizers = object.value["metadata"]["finalizers"].as_array().into_iter().flatten();
             if object.is_terminating && finalizers.any(|finalizer| finalizer == FINALIZER) {
-                all.push((Next::Finish(key.clone()), 1));
+                all.push((Next::Finish(key.clone()), Turn::last(1)));
             }
         }
-        all.extend(is_garbage(state).then_some((Next::Collect, 2)));
-        let down = self.slots.iter().enumerate().filter(|(_, slot)| slot.running.is_none());
-        all.extend(down.map(|(index, _)| (Next::Start(index), 1)));
+        all.extend(state.is_resisted().then_some((Next::Insist, Turn::last(1))));
+        all.extend(is_garbage(state).then_some((Next::Collect, Turn::last(2))));
+        let is_down = |slot: &Slot| slot.running.is_none() && slot.away_until <= now;
+        let down = self.slots.iter().enumerate().filter(|(_, slot)| is_down(slot));
+        all.extend(down.map(|(index, _)| (Next::Start(index), Turn::last(1))));
         all.into_iter().unzip()
     }
 
     fn go(&mut self, next: Next) -> Result<(), String> {
+        let point = match &next {
+            Next::Answer(index) => {
+                let is_change = self.cluster.lock().pending[*index].asked.is_change();
+                self.fate.begin(if is_change { Point::Write } else { Point::Read });
+                return self.answer(*index);
+            }
+            Next::Tell(_) => Point::News,
+            Next::Unpack(_) => Point::Unpack,
+            _ => Point::Other,
+        };
+        if let (Some(late), Next::Unpack(key)) = (self.fate.begin(point), &next) {
+            self.say(&format!("Bundle {:?} takes its time", key.name));
+            self.late.insert(key.clone(), Instant::now() + late);
+            return Ok(());
+        }
         match next {
-            Next::Answer(index) => return self.answer(index),
+            Next::Answer(_) => {}
             Next::Tell(index) => self.tell(index),
             Next::End(index) => {
                 let watch = self.cluster.lock().watches[index].selection.kind.clone();
@@ -302,6 +311,13 @@ impl<'a> History<'a> {
                     is_status: false,
                 });
             }
+            Next::Insist => {
+                let insisted = self.cluster.lock().insisted.clone();
+                let Some((key, body)) = insisted else { return Ok(()) };
+                self.say(&format!("somebody insists on {} {:?}", key.kind, key.name));
+                let (version, manager) = ("v1".to_owned(), "hand".to_owned());
+                self.send(&Request::Patch { key, version, body, manager, is_status: false });
+            }
             Next::Start(slot) => self.start(slot),
         }
         Ok(())
@@ -315,22 +331,20 @@ impl<'a> History<'a> {
     }
 
     fn tell(&mut self, index: usize) {
+        let news = self.fate.news();
         let mut state = self.cluster.lock();
         let (process, kind) = (state.watches[index].process, state.watches[index].selection.kind.clone());
-        if self.faults > 0 && self.numbers.is(40) {
-            self.faults -= 1;
-            let is_expired = self.numbers.is(2);
-            state.end_watch(index, is_expired);
+        if matches!(news, News::Cut | News::Expired) {
+            state.end_watch(index, news == News::Expired);
             drop(state);
-            let why = if is_expired { "has to list anew" } else { "is cut" };
+            let why = if news == News::Expired { "has to list anew" } else { "is cut" };
             return self.say(&format!("the watch of {process} over {kind} {why}"));
         }
         let told = state.tell(index);
         drop(state);
         self.say(&format!("{process} is told: {told}"));
-        if self.hands + self.faults > 0 && self.numbers.is(30) {
-            let until = Instant::now() + Duration::from_millis(self.numbers.below(20_000));
-            self.held.insert((process, kind.clone()), until);
+        if let News::Hangs(duration) = news {
+            self.held.insert((process, kind.clone()), Instant::now() + duration);
             self.say(&format!("the watch of {process} over {kind} hangs"));
         }
     }
@@ -340,90 +354,100 @@ impl<'a> History<'a> {
         let pending = self.cluster.lock().pending.remove(index);
         // Which of those that ask the same came first, nothing decides.
         let twins = self.cluster.lock().take_twins(&pending);
-        let (number, told) = (pending.process, self.told);
-        let text = words(&pending.asked, &self.cluster.lock().server);
-        let fault = self.fault(&pending.asked);
-        let said = |outcome: &str| format!("{number}: {text}{outcome}");
+        let text = format!("{}: {}", pending.process, words(&pending.asked, &self.cluster.lock().server));
+        let fault = self.fate.fault(&pending.asked);
         match fault {
-            Some(Fault::KilledBefore) => {
-                self.say(&said(" -> killed before"));
-                self.kill(number);
-                return Ok(());
+            Some(Fault::Lost | Fault::KilledAfter | Fault::Stopped(_)) | None => {
+                self.carry_out((pending, twins), fault, text)
             }
-            Some(Fault::Broken) => {
-                self.say(&said(" -> the connection breaks"));
-                twins.into_iter().chain([pending]).for_each(Pending::fail);
-                return Ok(());
+            Some(fault) => {
+                let outcome = self.keep_from((pending, twins), fault);
+                self.say(&format!("{text} -> {outcome}"));
+                Ok(())
             }
-            Some(fault @ (Fault::Conflict | Fault::Internal | Fault::Unavailable)) => {
-                let (code, reason) = match fault {
-                    Fault::Conflict => (409, "Conflict"),
-                    Fault::Internal => (500, "InternalError"),
-                    _ => (503, "ServiceUnavailable"),
-                };
-                self.say(&said(&format!(" -> {code}")));
-                let reply = failure(code, reason, reason, &json!([]));
-                twins.into_iter().chain([pending]).for_each(|pending| pending.reply(reply.clone()));
-                return Ok(());
-            }
-            _ => {}
+        }
+    }
+
+    /// The server does not get a request, or refuses it. Returns what came of it.
+    fn keep_from(&mut self, (pending, twins): (Pending, Vec<Pending>), fault: Fault) -> String {
+        let number = pending.process;
+        if fault == Fault::KilledBefore {
+            self.kill(number);
+            return "killed before".to_owned();
         }
         let mut state = self.cluster.lock();
+        if let Fault::CutOff(time) = fault {
+            state.pending.extend(twins.into_iter().chain([pending]));
+            state.cut_off.insert(number, Instant::now() + time);
+            return format!("{number} is cut off for {time:?}");
+        }
+        // A conflict is tried again like what may pass.
+        state.note_answer(number, &pending.asked, 503);
+        drop(state);
+        let all = twins.into_iter().chain([pending]);
+        let (code, reason) = match fault {
+            Fault::Conflict => (409, "Conflict"),
+            Fault::Internal => (500, "InternalError"),
+            Fault::Unavailable => (503, "ServiceUnavailable"),
+            _ => {
+                all.for_each(Pending::fail);
+                return "the connection breaks".to_owned();
+            }
+        };
+        let reply = failure(code, reason, reason, &json!([]));
+        all.for_each(|pending| pending.reply(reply.clone()));
+        code.to_string()
+    }
+
+    /// The server does what it was asked for, and whoever asked is told, or not.
+    fn carry_out(
+        &mut self,
+        (pending, twins): (Pending, Vec<Pending>),
+        fault: Option<Fault>,
+        mut text: String,
+    ) -> Result<(), String> {
+        let number = pending.process;
+        let mut state = self.cluster.lock();
         let before: Objects = state.server.objects.clone();
-        let Some(reply) = state.carry_out(&pending.asked, &process::now().to_string()) else {
+        let Some(reply) =
+            state.carry_out((number, fault != Some(Fault::Lost)), &pending.asked, &process::now().to_string())
+        else {
             state.begin_watch(pending);
             drop(state);
-            self.say(&said(""));
+            self.say(&text);
             return Ok(());
         };
-        let wrong = properties::of_write(&state, told, number, &before);
+        let wrong = properties::of_apply(&state, self.told, &pending, &before);
+        let wrong = wrong.or_else(|| properties::of_write(&state, self.told, number, &before));
         let is_changed = state.server.objects != before;
+        if fault == Some(Fault::Lost) {
+            state.note_answer(number, &pending.asked, 503);
+        }
         drop(state);
-        let mut outcome = if reply.0 < 300 { String::new() } else { format!(" -> {}", reply.0) };
-        outcome += if is_changed { " (written)" } else { "" };
+        if reply.0 >= 300 {
+            text = format!("{text} -> {}", reply.0);
+        }
+        text += if is_changed { " (written)" } else { "" };
+        let all = twins.into_iter().chain([pending]);
         match fault {
             Some(Fault::Lost) => {
-                outcome += " -> the answer is lost";
-                twins.into_iter().chain([pending]).for_each(Pending::fail);
+                text += " -> the answer is lost";
+                all.for_each(Pending::fail);
             }
             Some(Fault::KilledAfter) => {
-                outcome += " -> killed after";
+                text += " -> killed after";
                 self.kill(number);
             }
-            _ => twins.into_iter().chain([pending]).for_each(|pending| pending.reply(reply.clone())),
-        }
-        self.say(&said(&outcome));
-        wrong.map_or(Ok(()), Err)
-    }
-
-    fn fault(&mut self, asked: &Asked) -> Option<Fault> {
-        let rarity = if asked.is_write() { 12 } else { 80 };
-        if self.faults == 0 || !self.numbers.is(rarity) {
-            return None;
-        }
-        self.faults -= 1;
-        let all = [
-            Fault::Internal,
-            Fault::Unavailable,
-            Fault::Broken,
-            Fault::Lost,
-            Fault::Lost,
-            Fault::KilledBefore,
-            Fault::KilledAfter,
-            Fault::KilledAfter,
-            Fault::Conflict,
-        ];
-        let fault = *self.numbers.one(&all);
-        Some(fault).filter(|fault| *fault != Fault::Conflict || asked.is_write())
-    }
-
-    fn kill(&mut self, number: usize) {
-        self.cluster.lock().kill(number);
-        for slot in &mut self.slots {
-            if slot.running.as_ref().is_some_and(|(running, _)| *running == number) {
-                slot.running = None;
+            _ => {
+                if let Some(Fault::Stopped(time)) = fault {
+                    text = format!("{text} -> {number} is stopped for {time:?}");
+                    self.stop(number, time);
+                }
+                all.for_each(|pending| pending.reply(reply.clone()));
             }
         }
+        self.say(&text);
+        wrong.map_or(Ok(()), Err)
     }
 
     fn unpack(&mut self, key: Key) {
@@ -449,25 +473,4 @@ fn unpacked(content: &Digest, generation: u64) -> Value {
         "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation});
     json!({"phase": "Unpacked", "observedGeneration": generation, "conditions": [condition],
         "pin": {"contentDigest": content.to_string()}})
-}
-
-impl Numbers {
-    /// A number of this range.
-    pub fn within(&mut self, range: Range<u64>) -> u64 {
-        range.start + self.below(range.end - range.start)
-    }
-
-    /// The index of one of these, by their weights.
-    pub fn weighed(&mut self, weights: &[u64]) -> usize {
-        let mut left = self.below(weights.iter().sum::<u64>().max(1));
-        weights
-            .iter()
-            .position(|weight| {
-                left < *weight || {
-                    left -= weight;
-                    false
-                }
-            })
-            .unwrap_or_default()
-    }
 }

@@ -1,23 +1,28 @@
-//! What has to hold: the essence of `provisioners/plan/tests/worlds/properties.rs`, of what the cluster shows. What the controller
-//! remembers is not looked at.
+//! What has to hold, of what the cluster shows. What the controller remembers is not looked at.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use kube::ResourceExt as _;
 use rukpak_crds::condition::{ConditionStatus, Conditions};
-use rukpak_crds::names::{ADOPT_BY, OWNER_UID};
-use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, DeletionPolicy};
+use rukpak_crds::names::{ADOPT_BY, DELETION_IN_ORDER, OWNER_UID};
+use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, DeletionPolicy, ServiceAccountReference};
 use rukpak_plan::{Phase, Release};
 use serde_json::Value;
+use tokio::time::Instant;
 
-use crate::cluster::State;
+use crate::cluster::{Pending, State};
 use crate::server::values::{Set, compare, leaves};
-use crate::server::{Key, Object, Operation};
+use crate::server::{Key, Kind, Object, Operation};
 use crate::story::{Told, named, release_of};
+use crate::wire::may_write;
 
 pub type Objects = BTreeMap<Key, Arc<Object>>;
 
 const CRD: &str = "CustomResourceDefinition";
+/// An upgrade that was taken back is tried again so seldom.
+const SELDOM: Duration = Duration::from_hours(4);
 const NEITHER: &str = "it is neither Ready nor Stalled";
 /// Kinds that the controller has for itself.
 const OWN: [&str; 6] = ["Bundle", "BundleDeployment", "ControllerRevision", "Lease", "Plan", "Secret"];
@@ -54,12 +59,7 @@ impl Deployment {
     }
 
     fn wanted(&self, told: &Told) -> Option<usize> {
-        let Some(number) = self.object.spec.rollback_to else {
-            let template = serde_json::to_value(&self.object.spec.template).expect("JSON");
-            return release_of(&template["spec"]);
-        };
-        let revision = self.status.history.iter().find(|revision| revision.revision == number)?;
-        Some(told.number(&Release::read(&revision.release)?.content))
+        wanted(&self.object, told)
     }
 
     fn generation(&self) -> i64 {
@@ -69,6 +69,17 @@ impl Deployment {
     fn is(&self, condition: &str, truth: ConditionStatus) -> bool {
         self.status.conditions.is(condition, truth)
     }
+}
+
+/// The release that a deployment asks for.
+fn wanted(deployment: &BundleDeployment, told: &Told) -> Option<usize> {
+    let Some(number) = deployment.spec.rollback_to else {
+        let template = serde_json::to_value(&deployment.spec.template).expect("JSON");
+        return release_of(&template["spec"]);
+    };
+    let mut history = deployment.status.iter().flat_map(|status| &status.history);
+    let revision = history.find(|revision| revision.revision == number)?;
+    Some(told.number(&Release::read(&revision.release)?.content))
 }
 
 fn owners(object: &Object) -> impl Iterator<Item = &Value> {
@@ -92,9 +103,92 @@ fn declares(told: &Told, release: usize, key: &Key) -> bool {
     told.story.releases[release].iter().any(|body| named(body).0 == *key)
 }
 
+/// The part of an object that tells releases apart.
+fn content(body: &Value) -> &Value {
+    if body["data"].is_null() { &body["spec"] } else { &body["data"] }
+}
+
+/// The content of an object in a release.
+fn declared<'a>(told: &'a Told, release: usize, key: &Key) -> Option<&'a Value> {
+    told.story.releases[release].iter().find(|body| named(body).0 == *key).map(content)
+}
+
+/// Says what is wrong with what was applied: it is of a release that is neither installed, nor begun, nor asked for; or it takes an
+/// upgrade back that has not failed.
+pub fn of_apply(state: &State, told: &Told, request: &Pending, before: &Objects) -> Option<String> {
+    let asked = &request.asked;
+    let name = asked.body["metadata"]["labels"]["core.rukpak.io/owner-name"].as_str()?;
+    let place = asked.place(&state.server).filter(|_| asked.is_apply && asked.is_write())?;
+    let key = Key { kind: place.kind, name: place.name? };
+    // Of a CRD versions are kept.
+    if key.kind == CRD || OWN.contains(&key.kind.as_str()) {
+        return None;
+    }
+    let this = deployments(before).into_iter().find(|this| this.name == name && !this.is_deleted)?;
+    let (known, _) = state.begun.get(&(request.process, name.to_owned()))?;
+    let status = known.status.clone().unwrap_or_default();
+    let (uid, object, is_deleted) = (this.uid.clone(), (**known).clone(), false);
+    let then = Deployment { name: name.to_owned(), object, uid, status, is_deleted };
+    let of = |this: &Deployment| [this.installed(told), this.begun(told), this.wanted(told)];
+    // Less of it may be sent: some fields are left to others.
+    let is_of = |release: usize| {
+        let declared = declared(told, release, &key);
+        declared
+            .map(|declared| compare(declared, content(&asked.body)))
+            .is_some_and(|compared| compared.added.is_empty() && compared.modified.is_empty())
+    };
+    if !of(&this).into_iter().chain(of(&then)).flatten().any(is_of) {
+        return Some(format!(
+            "{} {:?} is applied as no release has it that is installed, begun or wanted",
+            key.kind, key.name
+        ));
+    }
+    let (installed, begun) = (this.installed(told)?, this.begun(told)?);
+    let is_back = is_of(installed) && !is_of(begun) && installed != begun && then.wanted(told) != Some(installed);
+    (is_back && is_early(state, told, &this, begun, before)).then(|| {
+        format!(
+            "{} {:?} of the installed release comes back in the middle of an upgrade that has not failed",
+            key.kind, key.name
+        )
+    })
+}
+
+/// Whether an upgrade that was begun is given more time: it was not refused, what fails may pass (not every failure is that of a
+/// write), and what is asked for instead is not there yet.
+fn is_early(state: &State, told: &Told, this: &Deployment, begun: usize, objects: &Objects) -> bool {
+    let Some(upgrade) = state.upgrades.get(&this.name) else { return false };
+    let is_foreign = |key: &Key| {
+        objects.get(key).is_some_and(|live| owner(live) != Some(&this.uid) && !is_shared_by(live, &this.uid))
+    };
+    let is_blocked = told.story.releases[begun].iter().any(|body| {
+        let (key, version) = named(body);
+        let is_served = state.server.kind(&key.kind).is_some_and(|kind| kind.versions.contains(&version));
+        !is_served || is_foreign(&key)
+    });
+    let (wanted, asked_since) = (this.wanted(told), upgrade.asked_since.map(|(_, since)| since));
+    let is_awaited = wanted == Some(begun) || !is_unpacked(objects, wanted) && is_recent(asked_since);
+    !upgrade.is_refused && !is_blocked && is_awaited && is_recent(upgrade.failing_since.or(upgrade.begun_since))
+}
+
+/// So long an upgrade is given.
+fn is_recent(since: Option<Instant>) -> bool {
+    since.is_some_and(|since| since.elapsed() < Duration::from_mins(5))
+}
+
+fn is_unpacked(objects: &Objects, release: Option<usize>) -> bool {
+    objects.iter().any(|(key, object)| {
+        key.kind == "Bundle"
+            && release_of(&object.value["spec"]) == release
+            && !object.value["status"]["phase"].is_null()
+    })
+}
+
 /// Says what is wrong with what a request of `process` has changed. `known`: what there was when its last reconcile began.
 pub fn of_write(state: &State, told: &Told, process: usize, before: &Objects) -> Option<String> {
     let after = &state.server.objects;
+    if let Some(wrong) = of_end(before, after) {
+        return Some(wrong);
+    }
     let changed = before.iter().filter(|(key, was)| after.get(*key) != Some(*was) && !OWN.contains(&key.kind.as_str()));
     let mut wrong = changed.filter_map(|(key, was)| {
         let is = after.get(key);
@@ -113,6 +207,22 @@ pub fn of_write(state: &State, told: &Told, process: usize, before: &Objects) ->
         }
     });
     wrong.next()
+}
+
+/// What is wrong with a deployment that has just gone with its finalizer: what it controls was to go before.
+fn of_end(before: &Objects, after: &Objects) -> Option<String> {
+    let gone =
+        deployments(before).into_iter().filter(|this| !after.contains_key(&Key::new("BundleDeployment", &this.name)));
+    let mut in_order = gone.filter(|this| this.object.spec.deletion_policy == Some(DeletionPolicy::InOrder));
+    in_order.find_map(|this| {
+        let controls = |object: &Object| {
+            owners(object).any(|owner| owner["controller"] == true && owner["uid"] == this.uid.as_str())
+        };
+        let mut left = after.iter().filter(|(key, object)| controls(object) && !OWN.contains(&key.kind.as_str()));
+        left.next().map(|(key, _)| {
+            format!("the finalizer of {} is taken off, and {} {:?} is not gone", this.name, key.kind, key.name)
+        })
+    })
 }
 
 fn of_change(told: &Told, key: &Key, was: &Object, is: &Object) -> Option<String> {
@@ -155,17 +265,18 @@ fn of_deletion(
 ) -> Option<String> {
     let what = format!("{} {:?}", key.kind, key.name);
     let live = deployments(before);
-    let owner = owner(was).or_else(|| owners(was).find_map(|owner| owner["uid"].as_str()));
+    let is_deployment = |owner: &&Value| owner["kind"] == "BundleDeployment";
+    let owner = owner(was).or_else(|| owners(was).filter(is_deployment).find_map(|owner| owner["uid"].as_str()));
     let Some(uid) = owner else { return Some(format!("{what}, which is not ours, is deleted")) };
     let sharer = live.iter().find(|one| one.uid != uid && !one.is_deleted && is_shared_by(was, &one.uid));
     if let Some(sharer) = sharer {
         return Some(format!("{what}, which {} shares, is deleted", sharer.name));
     }
     let us = live.iter().find(|one| one.uid == uid && !one.is_deleted)?;
-    let (generation, length) = *state.begun.get(&(process, us.name.clone()))?;
+    let (known, length) = state.begun.get(&(process, us.name.clone()))?;
     // Once all of another release was written, nobody misses what only the installed one has.
     let begun = us.begun(told);
-    let applied = state.applied.get(&us.name).map(|(_, applied)| applied);
+    let applied = state.upgrades.get(&us.name).map(|upgrade| &upgrade.applied);
     let is_written = |body: &Value| {
         let (key, _) = named(body);
         let is_there = |live: &Object| self::owner(live) == Some(uid) || is_shared_by(live, uid);
@@ -174,7 +285,7 @@ fn of_deletion(
     let is_over = begun.is_some_and(|begun| told.story.releases[begun].iter().all(is_written));
     let installed = us.installed(told).filter(|_| !is_over);
     // What nobody has told the process yet, it does not know.
-    let wanted = us.wanted(told).filter(|_| us.generation() == generation);
+    let wanted = us.wanted(told).filter(|_| Some(us.generation()) == known.metadata.generation);
     for (role, release) in [("installed", installed), ("wanted", wanted)] {
         if release.is_some_and(|release| declares(told, release, key)) {
             return Some(format!("{what}, which the {role} release of {} declares, is deleted", us.name));
@@ -184,14 +295,15 @@ fn of_deletion(
     let stays =
         |key: &Key| [begun, installed, wanted].into_iter().flatten().any(|release| declares(told, release, key));
     let is_later = |other: &Key| phase(other) > phase(key) && !OWN.contains(&other.kind.as_str());
-    let mut waiting = before.iter().filter(|(other, object)| {
-        self::owner(object) == Some(uid) && is_later(other) && !stays(other) && !object.is_terminating
-    });
+    let mut waiting =
+        before.iter().filter(|(other, object)| self::owner(object) == Some(uid) && is_later(other) && !stays(other));
     if let Some((other, _)) = waiting.next() {
         return Some(format!("{what} is deleted before {} {:?}, which needs it, is gone", other.kind, other.name));
     }
     // Nobody can ask and delete in one request: what is made between the two is lost.
     let defined = was.value["spec"]["names"]["kind"].as_str().filter(|_| key.kind == CRD)?;
+    // With one deployment, the request before was the question.
+    let length = if live.len() == 1 { state.known } else { *length };
     let is_older = |object: &Object| object.version <= state.version_at(length);
     let mut instances =
         before.iter().filter(|(other, object)| other.kind == defined && !object.is_terminating && is_older(object));
@@ -219,16 +331,34 @@ pub fn of_collection(state: &State, told: &Told, before: &Objects) -> Option<Str
 pub fn of_rest(state: &State, told: &Told) -> Option<String> {
     let objects = &state.server.objects;
     let all = deployments(objects);
+    let ends = all.iter().find(|this| this.is_deleted && state.server.undeletable.is_empty());
+    if let Some(this) = ends {
+        return Some(format!("at rest, {} is being deleted, and waits for nothing", this.name));
+    }
     all.iter().filter(|this| !this.is_deleted).find_map(|this| {
-        let wrong = of_deployment(objects, told, this)?;
-        let lacks_kind = |body: &Value| state.server.kind(&named(body).0.kind).is_none();
+        let account = this.object.spec.service_account.as_ref().map(ServiceAccountReference::user_name);
+        let is_unasked =
+            account.as_ref().is_some_and(|user| !state.reviewed.contains(user) || !may_write(user, &state.server));
+        let is_ready = this.is("Ready", ConditionStatus::True) && !this.object.spec.suspend;
+        let unasked =
+            (is_unasked && is_ready).then(|| "Ready is True, and nobody asked what its account may do".to_owned());
+        let wrong = of_deployment(objects, told, this).or(unasked)?;
+        let is_served = |kind: &Kind, version: &String| kind.versions.contains(version);
+        let lacks_kind = |body: &Value| {
+            let (key, version) = named(body);
+            state.server.kind(&key.kind).is_none_or(|kind| !is_served(&kind, &version))
+        };
         let is_unserved = this.wanted(told).is_some_and(|release| told.story.releases[release].iter().any(lacks_kind));
         let said = words(&this.status);
-        let is_blocked = said.contains("cannot be imported into the current release");
-        if is_blocked && wrong == NEITHER {
-            return None;
-        }
-        if is_unserved && wrong == NEITHER && said.contains("resource mapping not found") {
+        // What a webhook or a policy keeps from it, is tried again, ever more seldom.
+        let failed = state.upgrades.get(&this.name).and_then(|upgrade| upgrade.failed);
+        let is_late = failed.is_none_or(|failed| failed.elapsed() > SELDOM);
+        let may_pass = said.contains("ServiceUnavailable") && !(is_late && state.server.refused.is_empty());
+        let is_excused = said.contains("cannot be imported into the current release")
+            || (is_unserved && said.contains("resource mapping not found"))
+            || may_pass
+            || !state.server.undeletable.is_empty();
+        if is_excused && wrong == NEITHER {
             return None;
         }
         Some(format!("at rest, {}: {wrong}; its status says {}", this.name, words(&this.status)))
@@ -252,12 +382,18 @@ fn of_deployment(objects: &Objects, told: &Told, this: &Deployment) -> Option<St
     if is_ready && installed != wanted && !this.object.spec.suspend {
         return Some("Ready is True, and what is asked for is not installed".to_owned());
     }
-    if is_ready && !this.object.spec.suspend {
+    if is_ready {
         let release = installed?;
+        let has_finalizer = this.object.finalizers().iter().any(|finalizer| finalizer == DELETION_IN_ORDER);
+        if this.object.spec.deletion_policy == Some(DeletionPolicy::InOrder) && !has_finalizer {
+            return Some("Ready is True, and a deletion would not be in order".to_owned());
+        }
         return told.story.releases[release].iter().find_map(|body| policy_differs(objects, this, body));
     }
     let is_told = this.status.conditions.iter().any(|condition| condition.type_ == "Stalled");
-    let is_waiting = this.object.spec.depends_on.iter().any(|needed| {
+    // What is asked for by its number waits for nobody.
+    let depends_on = this.object.spec.depends_on.iter().filter(|_| this.object.spec.rollback_to.is_none());
+    let is_waiting = depends_on.into_iter().any(|needed| {
         let needed = Key::new("BundleDeployment", &needed.name);
         objects.get(&needed).is_none_or(|needed| {
             let ready = needed.value["status"]["conditions"].as_array().into_iter().flatten();
@@ -290,7 +426,13 @@ fn differs(objects: &Objects, this: &Deployment, body: &Value) -> Option<String>
     let compared = compare(body, &live.value);
     let is_declared = |path: &&Vec<String>| path.first().is_some_and(|key| key == "f:data" || key == "f:spec");
     let mut wrong = compared.removed.iter().chain(&compared.modified).filter(is_declared);
-    let wrong = wrong.find(|path| !contested.iter().any(|field| path.starts_with(&field.path)))?;
+    let is_theirs = |path: &[String], manager: &str| {
+        live.managers.iter().any(|(theirs, owned)| theirs.name == manager && owned.set.contains(path))
+    };
+    let is_left = |path: &[String]| {
+        contested.iter().any(|field| path.starts_with(&field.path) && is_theirs(path, &field.manager))
+    };
+    let wrong = wrong.find(|path| !is_left(path))?;
     Some(format!("{} of {what} is not as declared", wrong.join(".")))
 }
 

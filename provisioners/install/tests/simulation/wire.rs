@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use crate::server::{Key, Kind, Object, Refusal, Request, Server};
 
+/// The ConfigMap that stands for a binding of the account "weak" to a role.
+pub const GRANT: &str = "grant";
+
 /// A request as it came.
 #[derive(Clone, Debug)]
 pub struct Asked {
@@ -17,6 +20,8 @@ pub struct Asked {
     pub is_metadata: bool,
     /// Whether a patch is a server-side apply.
     pub is_apply: bool,
+    /// Who asks, if not the controller itself.
+    pub user: String,
     pub body: Value,
 }
 
@@ -57,6 +62,15 @@ impl Asked {
         self.method != Method::GET && !self.is_trial() && !self.path.ends_with("reviews")
     }
 
+    /// Whether it is a write of which somebody looks at the answer.
+    pub fn is_change(&self) -> bool {
+        self.is_write() && !self.path.ends_with("/events")
+    }
+
+    pub fn is_of_lease(&self) -> bool {
+        self.path.starts_with("/apis/coordination.k8s.io/")
+    }
+
     /// Whether whoever asks the same gets the same answer, and nothing is changed.
     pub fn is_read(&self) -> bool {
         self.method == Method::GET && !self.is_watch()
@@ -66,7 +80,7 @@ impl Asked {
     pub fn key(&self) -> String {
         // Events are named by the clock of the machine, and nobody looks at the answer.
         let body = if self.path.ends_with("/events") { String::new() } else { self.body.to_string() };
-        format!("{} {} {:?} {} {body}", self.method, self.path, self.query, self.is_metadata)
+        format!("{} {} {:?} {} {}{body}", self.method, self.path, self.query, self.is_metadata, self.user)
     }
 
     fn manager(&self) -> String {
@@ -112,6 +126,9 @@ impl Asked {
             return reply;
         }
         let Some(place) = self.place(server) else { return refused(Refusal::NotFound, &self.path) };
+        if self.is_write() && !may_write(&self.user, server) {
+            return refused(Refusal::Forbidden, &self.path);
+        }
         let before = self.is_trial().then(|| server.clone());
         let reply = self.answer_at(&place, server);
         if let Some(before) = before {
@@ -121,7 +138,10 @@ impl Asked {
     }
 
     fn answer_at(&self, place: &Place, server: &mut Server) -> Reply {
-        let Some(request) = self.request(place) else { return self.list(place, server) };
+        let Some(mut request) = self.request(place) else { return self.list(place, server) };
+        if let Request::Apply { is_trial, .. } = &mut request {
+            *is_trial = self.is_trial() && server.lets_trials_pass;
+        }
         let key = request.written().cloned();
         match server.answer(&request) {
             Ok(Value::Null) => match key.and_then(|key| Some((server.objects.get(&key)?.clone(), key))) {
@@ -195,9 +215,25 @@ impl Asked {
             ["api", version] => Some(resources(server, "", version)),
             ["apis", group, version] => Some(resources(server, group, version)),
             [.., "events"] => Some((201, self.body.clone())),
+            [.., "serviceaccounts", name] => Some((
+                200,
+                self.shown(json!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": name}})),
+            )),
+            [.., "selfsubjectrulesreviews"] => {
+                let verb = if may_write(&self.user, server) { "*" } else { "get" };
+                let rule = json!({"verbs": [verb], "apiGroups": ["*"], "resources": ["*"]});
+                let mut review = self.body.clone();
+                review["status"] = json!({"resourceRules": [rule], "nonResourceRules": [], "incomplete": false});
+                Some((201, review))
+            }
             _ => None,
         }
     }
+}
+
+/// Whether who asks has the rights to write: the account "weak" lacks them until somebody grants them.
+pub fn may_write(user: &str, server: &Server) -> bool {
+    !user.ends_with(":weak") || server.objects.contains_key(&Key::new("ConfigMap", GRANT))
 }
 
 impl Selection {

@@ -100,6 +100,8 @@ pub struct Server {
     pub undeletable: Vec<String>,
     /// Objects that a webhook refuses where `data.x` is this, and how.
     pub refused: Vec<(Key, String, Refusal)>,
+    /// Whether it does not look at trials.
+    pub lets_trials_pass: bool,
     /// What the clock says, as RFC 3339 has it.
     pub time: String,
     /// Those of a real one are never as low as that which creates objects.
@@ -464,22 +466,5 @@ impl Server {
         if self.objects.get(key).is_some_and(is_over) && self.holds(key).is_empty() {
             self.go(key);
         }
-    }
-
-    /// A step of garbage collection: what has owners, and none of them is there, goes. Returns what went.
-    pub fn collect(&mut self, is_there: impl Fn(&str) -> bool) -> Vec<Key> {
-        let uids: Vec<String> = self.objects.values().map(|object| object.uid.clone()).collect();
-        let lives = |owner: &Value| {
-            owner["uid"].as_str().is_some_and(|uid| is_there(uid) || uids.iter().any(|known| known == uid))
-        };
-        let owners =
-            |object: &Object| object.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-        let is_garbage = |object: &Object| !owners(object).is_empty() && !owners(object).iter().any(lives);
-        let garbage = self.objects.iter().filter(|(_, object)| !object.is_terminating && is_garbage(object));
-        let garbage: Vec<Key> = garbage.map(|(key, _)| key.clone()).collect();
-        for key in &garbage {
-            self.delete(key);
-        }
-        garbage
     }
 }
