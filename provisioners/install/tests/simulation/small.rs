@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::cluster::State;
+use crate::fate::News;
+use crate::script::{Disturbance, Script};
 use crate::server::{Key, Refusal};
 use crate::story::{
     FINALIZER, Hand, NAMESPACE, Story, asks, changes, config_map, creates, db, db_of, definition, deletes, hand,
@@ -278,6 +280,8 @@ pub fn shards() -> Story {
         shards: vec!["shard!=two", "shard=two"],
         hands: vec![asks("app", 1), gets()],
         course: vec![asks("app", 1), gets()],
+        // Both labelled the Bundles for their shard, again and again.
+        kept: vec![Script(vec![(134, Disturbance::News(News::Expired))])],
         ..Story::default()
     }
 }

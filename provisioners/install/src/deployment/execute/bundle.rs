@@ -12,7 +12,7 @@ use rukpak_runtime::error::Chain;
 use serde_json::{Map, Value, json};
 
 use crate::cluster::{self, Error};
-use crate::deployment::observe::{Run, View, generated, owned};
+use crate::deployment::observe::{Run, generated, owned};
 
 /// Creates the Bundle of the template. Returns how far it is.
 #[tracing::instrument(level = "debug", name = "create_bundle", skip_all)]
@@ -69,7 +69,7 @@ async fn existing(run: &Run, api: &Api<Bundle>, name: &str, refusal: Error) -> D
             && crate::deployment::observe::is_generated(bundle, &run.view.owner, deployment)
     };
     match api.get_opt(name).await.map_err(Error::from) {
-        Ok(Some(bundle)) if is_ours(&bundle) => match relabel(&run.view, api).await {
+        Ok(Some(bundle)) if is_ours(&bundle) => match relabel(run, api).await {
             // How far it is, is seen when the watch shows it: before, it is not among those that are counted.
             Ok(()) => Desired::Waiting { bundle: name.to_owned(), why: None, is_stalled: false },
             Err(error) => Desired::Unknown { message: error.to_string(), class: Class::Transient },
@@ -82,8 +82,10 @@ async fn existing(run: &Run, api: &Api<Bundle>, name: &str, refusal: Error) -> D
     }
 }
 
-/// A deployment that came from another shard brings its Bundles along.
-async fn relabel(view: &View, api: &Api<Bundle>) -> Result<(), Error> {
+/// A deployment that came from another shard brings its Bundles along. One that has left, and of which no watch has told that yet,
+/// leaves them alone: its next controller would take them back at once, again and again.
+async fn relabel(run: &Run, api: &Api<Bundle>) -> Result<(), Error> {
+    let view = &run.view;
     if view.reads.settings.shard.id().is_none() {
         return Ok(());
     }
@@ -103,6 +105,9 @@ async fn relabel(view: &View, api: &Api<Bundle>) -> Result<(), Error> {
             kept.map(|(key, value)| (key.clone(), Value::String(value.clone()))).chain(gone).collect();
         if changes.is_empty() {
             continue;
+        }
+        if !run.is_wanted().await? {
+            return Ok(());
         }
         let params = PatchParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({"metadata": {"labels": changes, "uid": bundle.uid()}}));
