@@ -11,6 +11,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{GroupVersionKind, PartialObjectMeta};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
+use rukpak_crds::condition::{Conditions as _, READY};
 use rukpak_crds::olmv0::install_plan::InstallPlanCondition;
 use rukpak_crds::olmv0::operator::{Component, Components, OperatorStatus};
 use rukpak_crds::olmv0::{ClusterServiceVersion, InstallPlan, Operator, Subscription, component_label};
@@ -56,8 +57,9 @@ struct Known {
 /// What is looked at of an Operator.
 type Live = PartialObjectMeta<Operator>;
 
-/// As long as it is the same, so are the objects: UID of the BundleDeployment, digest and number of what it has applied.
-type Installed = (Option<String>, Option<String>, Option<i64>);
+/// As long as it is the same, so are the objects: UID of the BundleDeployment, digest and number of what it has applied, and whether it
+/// is ready: what leaves a bundle is deleted only after the rest is applied.
+type Installed = (Option<String>, Option<String>, Option<i64>, bool);
 
 impl Told {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Known>> {
@@ -85,10 +87,12 @@ pub(super) async fn tell(
 
     let (name, label) = (live.name_any(), component_label(&unit.package, &unit.namespace));
     let inventory = deployment.status.as_ref().and_then(|status| status.inventory.as_ref());
+    let conditions = deployment.status.as_ref().map(|status| &status.conditions);
     let installed = (
         deployment.uid(),
         inventory.and_then(|inventory| inventory.applied_digest.clone()),
         inventory.and_then(|inventory| inventory.objects),
+        conditions.and_then(|all| all.find(READY)).is_some_and(|ready| ready.status == ConditionStatus::True),
     );
     let known = context.told.all().get(&name).cloned();
     let listed = match (&known, inventory) {
