@@ -44,17 +44,10 @@ pub struct Written {
 }
 
 impl Written {
-    /// The object as one JSON value, for the health rules. Only the parts of the metadata that they read.
+    /// The object as one JSON value, for the health rules. Without the owners of its fields, which no rule is about.
     pub fn whole(&self, identity: &Identity) -> Value {
-        let mut metadata = json!({
-            "generation": self.metadata.generation,
-            "deletionTimestamp": self.metadata.deletion_timestamp,
-            "creationTimestamp": self.metadata.creation_timestamp,
-        });
-        if let Value::Object(metadata) = &mut metadata {
-            metadata.retain(|_, value| !value.is_null());
-        }
-        self.typed(identity, metadata)
+        let metadata = ObjectMeta { managed_fields: None, ..self.metadata.clone() };
+        self.typed(identity, json!(metadata))
     }
 
     /// The same of a CRD, as the rules of CRDs want it.
