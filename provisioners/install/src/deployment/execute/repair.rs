@@ -1,7 +1,7 @@
 //! What is installed stays as it was applied. After a restart: if the cluster has what the status says was applied, there is nothing to do
 //! but to remember it. Later: drifted objects are applied again, without a conflict over fields that somebody insists on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 use kube::Resource;
@@ -329,11 +329,19 @@ enum Repaired {
     Used,
 }
 
-/// Whether the write changed more than who owns which field: replicas that were scaled are given up, and stay.
-fn is_different(before: &Written, after: &Written) -> bool {
+/// Whether the write changed more than who owns which field: replicas that were scaled are given up, and stay. Annotations that are not
+/// declared are written by others, and may be while it is on its way.
+fn is_different(before: &Written, after: &Written, declared: &Value) -> bool {
+    let ours = |object: &Written| -> BTreeMap<String, String> {
+        let annotations = object.metadata.annotations.iter().flatten();
+        let ours = annotations.filter(|(name, _)| {
+            name.starts_with("core.rukpak.io/") || declared["metadata"]["annotations"].get(name.as_str()).is_some()
+        });
+        ours.map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
     let (was, is) = (&before.metadata, &after.metadata);
-    let is_same = (&was.uid, &was.labels, &was.annotations, &was.owner_references)
-        == (&is.uid, &is.labels, &is.annotations, &is.owner_references);
+    let is_same = (&was.uid, &was.labels, &was.owner_references) == (&is.uid, &is.labels, &is.owner_references)
+        && ours(before) == ours(after);
     let (was, is) = (fields(&before.body), fields(&after.body));
     !is_same || !was.eq(is)
 }
@@ -390,7 +398,7 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
             let is_other = live.as_ref().is_none_or(|live| version(live) != version(&written));
             // What is inherited was not ours before, and has not drifted.
             let is_changed = is_other && tracked.is_some();
-            let is_restored = is_changed && live.is_none_or(|live| is_different(&live, &written));
+            let is_restored = is_changed && live.is_none_or(|live| is_different(&live, &written, &step.body()));
             if is_restored {
                 tracing::info!(deployment = %run.view.owner.name, object = %step.identity, "drift repaired");
             }
