@@ -24,6 +24,8 @@ mod context;
 mod dependencies;
 mod events;
 mod finalizers;
+#[cfg(test)]
+mod fixtures;
 mod follow;
 mod foreign;
 mod image;

@@ -19,6 +19,8 @@ mod candidates;
 mod cel;
 mod constraint;
 mod facts;
+#[cfg(test)]
+mod fixtures;
 mod offer;
 mod oracle;
 mod order;

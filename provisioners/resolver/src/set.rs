@@ -124,22 +124,10 @@ fn does_reach_itself(bundle: &str, needs: &BTreeMap<&str, BTreeSet<&str>>) -> bo
 
 #[cfg(test)]
 mod tests {
-    use rukpak_catalog::model::{Channel, Entry, Facts as Stated, Package, RequiredPackage};
+    use rukpak_catalog::model::{Channel, Entry, Package};
 
     use super::*;
-
-    /// A bundle that needs other packages, in these ranges.
-    fn bundle(package: &str, version: &str, needs: &[(&str, &str)]) -> Bundle {
-        let required =
-            |(name, range): &(&str, &str)| RequiredPackage { name: (*name).to_owned(), range: (*range).to_owned() };
-        Bundle {
-            name: format!("{package}.v{version}"),
-            version: version.parse().ok(),
-            version_text: version.to_owned(),
-            facts: Stated { requires_packages: needs.iter().map(required).collect(), ..Stated::default() },
-            ..Bundle::default()
-        }
-    }
+    use crate::fixtures::bundle;
 
     /// A catalog in which each bundle is alone in its package and channel.
     fn offered(bundles: &[(&str, &Bundle)]) -> Vec<Offered> {

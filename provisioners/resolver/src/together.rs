@@ -117,22 +117,8 @@ fn bound_to(first: &str, taken: &[Taken<'_>]) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use rukpak_catalog::model::{Facts as Stated, RequiredPackage};
-
     use super::*;
-
-    /// A bundle that needs other packages, in these ranges.
-    fn bundle(package: &str, version: &str, needs: &[(&str, &str)]) -> Bundle {
-        let required =
-            |(name, range): &(&str, &str)| RequiredPackage { name: (*name).to_owned(), range: (*range).to_owned() };
-        Bundle {
-            name: format!("{package}.v{version}"),
-            version: version.parse().ok(),
-            version_text: version.to_owned(),
-            facts: Stated { requires_packages: needs.iter().map(required).collect(), ..Stated::default() },
-            ..Bundle::default()
-        }
-    }
+    use crate::fixtures::bundle;
 
     fn installed(bundle: &Bundle) -> Installed {
         let package = bundle.name.split('.').next().unwrap();

@@ -15,6 +15,8 @@ use super::world::{World, ca_file};
 const ANY: &str = "/";
 /// No set of five takes so many writes.
 const MOST: usize = 150;
+/// Every how many of the writes are tried by default.
+const STEP: usize = 7;
 
 /// A world whose manager reaches the API server through a gate.
 async fn gated() -> (World, Gate) {
@@ -109,15 +111,10 @@ async fn back_at(world: &World, gate: &Gate, number: usize, act: Act) -> Option<
     ended_while(upgrade, world, (gate, number, act)).await
 }
 
-/// Every how many of the writes are tried.
-fn step(otherwise: usize) -> usize {
-    if std::env::var("SWEEP").is_ok_and(|value| value == "all") { 1 } else { otherwise }
-}
-
-#[tokio::test]
-async fn a_set_is_whole_at_whatever_write_the_manager_ends() {
+/// Has the manager end at every `STEP`th write, at all of them with `SWEEP=all`, until there is none; at least at so many.
+async fn end_at_writes(least: usize, at: impl AsyncFn(&World, &Gate, usize, Act) -> Option<String>) {
     let (world, gate) = gated().await;
-    let step = step(7);
+    let step = if std::env::var("SWEEP").is_ok_and(|value| value == "all") { 1 } else { STEP };
     let (mut tried, mut acts) = (0, [Act::HoldRequest, Act::HoldAnswer].into_iter().cycle());
     for number in (1..=MOST).step_by(step) {
         let act = acts.next().expect("it never ends");
@@ -126,20 +123,15 @@ async fn a_set_is_whole_at_whatever_write_the_manager_ends() {
         tried += 1;
     }
     eprintln!("{tried} writes tried, each {step} apart");
-    assert!((5..MOST / step).contains(&tried), "{tried} writes");
+    assert!((least..MOST / step).contains(&tried), "{tried} writes");
+}
+
+#[tokio::test]
+async fn a_set_is_whole_at_whatever_write_the_manager_ends() {
+    end_at_writes(5, at).await;
 }
 
 #[tokio::test]
 async fn upgrades_go_back_together_at_whatever_write_the_manager_ends() {
-    let (world, gate) = gated().await;
-    let step = step(7);
-    let (mut tried, mut acts) = (0, [Act::HoldRequest, Act::HoldAnswer].into_iter().cycle());
-    for number in (1..=MOST).step_by(step) {
-        let act = acts.next().expect("it never ends");
-        let Some(write) = back_at(&world, &gate, number, act).await else { break };
-        eprintln!("{number} {act:?}: {write}");
-        tried += 1;
-    }
-    eprintln!("{tried} writes tried, each {step} apart");
-    assert!((2..MOST / step).contains(&tried), "{tried} writes");
+    end_at_writes(2, back_at).await;
 }

@@ -153,6 +153,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures::conditions as conditions_of;
 
     fn identity(version: &str) -> Identity {
         let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
@@ -165,13 +166,7 @@ mod tests {
     }
 
     fn deployment(active: Option<&str>, conditions: &[(&str, &str, &str, &str)]) -> BundleDeployment {
-        let conditions: Vec<Value> = conditions
-            .iter()
-            .map(|(type_, status, reason, message)| {
-                json!({"type": type_, "status": status, "reason": reason, "message": message,
-                       "lastTransitionTime": "2026-01-01T00:00:00Z"})
-            })
-            .collect();
+        let conditions = conditions_of(conditions);
         let history: Vec<Value> = active
             .iter()
             .map(|version| {

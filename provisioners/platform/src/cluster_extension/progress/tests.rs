@@ -1,6 +1,7 @@
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
+use crate::fixtures::conditions as conditions_of;
 
 fn identity(version: &str) -> Identity {
     let (name, reference) = (format!("p.v{version}"), format!("r.example/p:{version}"));
@@ -9,13 +10,7 @@ fn identity(version: &str) -> Identity {
 
 /// A BundleDeployment of generation 2 with these conditions, about that generation or the one before.
 fn deployment(observed: i64, conditions: &[(&str, &str, &str, &str)]) -> BundleDeployment {
-    let conditions: Vec<Value> = conditions
-        .iter()
-        .map(|(type_, status, reason, message)| {
-            json!({"type": type_, "status": status, "reason": reason, "message": message,
-                   "lastTransitionTime": "2026-01-01T00:00:00Z"})
-        })
-        .collect();
+    let conditions = conditions_of(conditions);
     serde_json::from_value(json!({
         "metadata": {"name": "e", "generation": 2},
         "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}}},

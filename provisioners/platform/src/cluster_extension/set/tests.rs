@@ -1,6 +1,5 @@
-use serde_json::Value;
-
 use super::*;
+use crate::fixtures::conditions as conditions_of;
 
 fn identity(package: &str, version: &str) -> Identity {
     let (name, reference) = (format!("{package}.v{version}"), format!("r.example/{package}:{version}"));
@@ -105,13 +104,7 @@ fn a_note_is_read_as_it_was_written() {
 
 /// A BundleDeployment that asks for one version of `p`, and has one installed, with these conditions.
 fn deployment(asked: &str, installed: &str, conditions: &[(&str, &str, &str, &str)]) -> BundleDeployment {
-    let conditions: Vec<Value> = conditions
-        .iter()
-        .map(|(type_, status, reason, message)| {
-            json!({"type": type_, "status": status, "reason": reason, "message": message,
-                   "lastTransitionTime": "2026-01-01T00:00:00Z"})
-        })
-        .collect();
+    let conditions = conditions_of(conditions);
     let revision = json!({"revision": 1, "bundle": "p-1", "contentDigest": "sha256:0a", "result": "Healthy",
                           "time": "2026-01-01T00:00:00Z", "annotations": identity("p", installed).annotations()});
     serde_json::from_value(json!({
