@@ -30,7 +30,7 @@ pub struct Predecessors<'a> {
 /// `apiVersion` of the owner reference.
 pub const OWNER_API_VERSION: &str = "core.rukpak.io/v1alpha1";
 
-/// The group of [`EXTENSION`] and [`REVISIONS`].
+/// The group of [`EXTENSION`], [`OBJECT_SET`] and [`REVISIONS`].
 const OLM_GROUP: &str = "olm.operatorframework.io";
 const EXTENSION: &str = "ClusterExtension";
 const OBJECT_SET: &str = "ClusterObjectSet";
@@ -107,8 +107,9 @@ pub enum ForeignOwner {
 }
 
 impl Ownership {
-    /// The same, where a rule of the BundleDeployment has the object taken over. What another BundleDeployment outlives itself with is
-    /// that one's still; a CRD that another leads is shared, so that what that one declares beyond ours is not lost.
+    /// The same, where a rule of the BundleDeployment has the object taken over. Two things are not: an object that another BundleDeployment
+    /// has without an owner reference, so that it outlives it; and a CRD that another one controls, which is shared, so that what that one
+    /// declares beyond ours is not lost.
     #[must_use]
     pub fn ruled(self, rule: Option<&TakeOver>) -> Self {
         match (self, rule) {

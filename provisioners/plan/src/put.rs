@@ -58,8 +58,7 @@ pub enum Sharing {
     United,
     /// It may not, and others may not have this one: a CRD that outlives its owner would go with theirs.
     Kept,
-    /// If it says of itself what the release says of it, which installations have it in common, and all of them can have it: a CRD that
-    /// outlives them all.
+    /// If its annotation names the package that the declared one names, and all installations can have it: a CRD that outlives them all.
     InCommon,
 }
 
@@ -74,6 +73,11 @@ impl Sharing {
             _ if is_crd(key) => Self::Kept,
             _ => Self::Never,
         }
+    }
+
+    /// Whether the object outlives whoever declares it.
+    pub fn is_to_outlive(self) -> bool {
+        matches!(self, Self::Kept | Self::InCommon)
     }
 }
 
@@ -271,7 +275,7 @@ impl<'a> Put<'a> {
         match ownership {
             Ownership::Terminating => Next::End(End::Terminating),
             Ownership::LeftBehind { uid } => Next::End(End::LeftBehind { uid }),
-            Ownership::Ours if self.is_to_outlive_us() && self.task.owner.is_shared(&metadata) => {
+            Ownership::Ours if self.task.sharing.is_to_outlive() && self.task.owner.is_shared(&metadata) => {
                 let others = owner::owners(&metadata).filter(|other| other.uid != self.task.owner.uid);
                 let names = others.map(|other| other.name.clone()).collect();
                 Next::End(End::Foreign(ForeignOwner::Sharers { names }))
@@ -309,10 +313,6 @@ impl<'a> Put<'a> {
 
     fn ownership(&self, metadata: &ObjectMeta) -> Ownership {
         self.task.owner.ownership(metadata, self.task.predecessors).ruled(self.task.take_over)
-    }
-
-    fn is_to_outlive_us(&self) -> bool {
-        matches!(self.task.sharing, Sharing::Kept | Sharing::InCommon)
     }
 
     /// Whether an object of somebody else may be one that all who have it declare.

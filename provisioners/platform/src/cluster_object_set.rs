@@ -48,8 +48,6 @@ const AGAIN: Duration = Duration::from_mins(1);
 /// What every reconcile of a ClusterObjectSet is handed.
 pub(crate) struct Context {
     pub client: Client,
-    /// All ClusterObjectSets, as last seen.
-    pub sets: Store<ClusterObjectSet>,
     /// All BundleDeployments, as last seen.
     pub deployments: Store<BundleDeployment>,
     /// Where the content of BundleDeployments lies.

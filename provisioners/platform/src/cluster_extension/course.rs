@@ -81,7 +81,7 @@ pub(super) async fn course(
 ) -> Option<Course> {
     let name = extension.name_any();
     let set = followed(&name, live, context)?;
-    // Somebody may be deleted meanwhile.
+    // Called for its effect: the extension is woken when what is installed changes, as when another member is deleted.
     context.dependencies.installed_for(&Dependent::Extension(name.clone()));
     let noted = if set.leader == name { led(set, live, context).await } else { set };
     let change = noted.members.get(&name)?.clone();

@@ -47,7 +47,9 @@ pub(super) async fn resolve(set: &ClusterObjectSet, context: &Context) -> Result
         let api: Api<Secret> = Api::namespaced(context.client.clone(), &namespace);
         let what = format!("resolving the reference to Secret {namespace}/{name}");
         match api.get_opt(&name).await.map_err(api::Error::from) {
-            Ok(Some(secret)) => drop(secrets.insert((namespace, name), secret)),
+            Ok(Some(secret)) => {
+                secrets.insert((namespace, name), secret);
+            }
             Ok(None) => return Err(Fault::retried(format!("{what}: it is not there"), Class::Transient)),
             Err(error) => return Err(Fault::of(&what, &error)),
         }

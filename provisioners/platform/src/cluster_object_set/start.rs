@@ -79,14 +79,13 @@ impl Sets {
         let Self { followed, requests: objects, wake } = self;
         let sets = followed.store.clone();
         let failures = Failures::default();
-        let context = Arc::new(Context { client, sets, deployments, system_namespace, failures, written, events });
+        let context = Arc::new(Context { client, deployments, system_namespace, failures, written, events });
         let known = CancellationToken::new();
         let both = CancellationToken::new();
         let requests = Requests { objects, filled: both.clone(), tasks: process.reconciles() };
-        let queue =
-            drain(requests, context.sets.clone(), context.clone(), CONCURRENCY, reconcile, |set, error, context| {
-                error_policy(&*set, error, &context.failures)
-            });
+        let queue = drain(requests, sets, context.clone(), CONCURRENCY, reconcile, |set, error, context| {
+            error_policy(&*set, error, &context.failures)
+        });
         process.spawn(async move {
             queue.await;
             "the queue of ClusterObjectSets"

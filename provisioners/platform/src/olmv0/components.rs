@@ -92,7 +92,7 @@ pub(super) async fn tell(
         deployment.uid(),
         inventory.and_then(|inventory| inventory.applied_digest.clone()),
         inventory.and_then(|inventory| inventory.objects),
-        conditions.and_then(|all| all.find(READY)).is_some_and(|ready| ready.status == ConditionStatus::True),
+        conditions.is_some_and(|all| all.is(READY, ConditionStatus::True)),
     );
     let known = context.told.all().get(&name).cloned();
     let listed = match (&known, inventory) {

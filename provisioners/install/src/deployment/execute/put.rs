@@ -272,7 +272,7 @@ fn ended(view: &View, step: &Step, end: End<Came, cluster::Error>) -> Result<Out
 
 /// The metadata of a CRD that is to outlive us, if others have it too.
 async fn shared_though_kept(view: &View, step: &Step) -> Result<Option<ObjectMeta>, cluster::Error> {
-    if !matches!(Sharing::of(&step.key, &step.body()), Sharing::Kept | Sharing::InCommon) {
+    if !Sharing::of(&step.key, &step.body()).is_to_outlive() {
         return Ok(None);
     }
     let found = view.reads.reader.metadata(&step.identity).await?;
