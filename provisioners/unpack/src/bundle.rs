@@ -41,6 +41,7 @@ mod verify;
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use kube::runtime::controller::Action;
@@ -335,6 +336,10 @@ async fn fetched(
         Ok((revision, sealed))
     };
     let fetched: Result<_, Failure> = fetched.await;
+    if let Err(Failure::PullImage { .. } | Failure::Signatures { .. } | Failure::NotAdmitted(_)) = &fetched {
+        // A registry may show a manifest to everybody, and keep the rest to itself.
+        context.has_no_pull_secrets.store(false, Ordering::Relaxed);
+    }
     let (outcome, bytes) = match &fetched {
         Ok(_) if is_here => (Outcome::Unchanged, 0),
         Ok((_, sealed)) => (Outcome::Succeeded, sealed.size_bytes),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use kube::Client;
 use kube::runtime::reflector::Store;
@@ -66,6 +67,9 @@ pub struct Context {
     pub permits: Permits,
     /// What images held.
     pub images_fetched: Images,
+    /// The ServiceAccount whose pull secrets count for every image named none when it was read last. Whoever is refused without a login
+    /// reads it again.
+    pub has_no_pull_secrets: AtomicBool,
     /// Attempts to unpack that are under way.
     pub attempts: Attempts,
     /// How child processes are started.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use jiff::Timestamp;
 use kube::Client;
@@ -140,6 +141,7 @@ fn unpack(
             git_fetches: Fetches::new(GIT_FETCHES),
         },
         images_fetched: Images::default(),
+        has_no_pull_secrets: AtomicBool::default(),
         attempts: attempts(options)?,
         children: Children { program, checks: Semaphore::new(CHECKS) },
         client: shared.client.clone(),

@@ -2,6 +2,8 @@
 
 mod grant;
 
+use std::sync::atomic::Ordering;
+
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::{Api, Resource as _};
@@ -142,8 +144,10 @@ async fn of_service_account(context: &Context) -> Result<Credentials, Error> {
     let account = api.get_opt(SERVICE_ACCOUNT).await.map_err(|error| {
         Error::GetServiceAccount(format!("{}/{SERVICE_ACCOUNT}", context.system_namespace), error.into())
     })?;
+    let references = account.and_then(|account| account.image_pull_secrets).unwrap_or_default();
+    context.has_no_pull_secrets.store(references.is_empty(), Ordering::Relaxed);
     let mut credentials = Credentials::anonymous();
-    for reference in account.and_then(|account| account.image_pull_secrets).unwrap_or_default() {
+    for reference in references {
         let name = reference.name;
         match Opened::get(&name, context).await.and_then(|secret| pull_secret(&secret)) {
             Ok(more) => credentials.extend(more),

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, Seek as _};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use kube::ResourceExt as _;
 use rukpak_content::{Digest, RelativePath};
@@ -12,7 +13,7 @@ use rukpak_crds::{Authorization, Bundle};
 use rukpak_source::files::FileSet;
 use rukpak_source::git::{self, Reference, Request};
 use rukpak_source::http;
-use rukpak_source::image::{Credentials, ResolvedImage};
+use rukpak_source::image::{self, Credentials, ResolvedImage};
 use tokio::task::spawn_blocking;
 
 use super::failure::Failure;
@@ -66,14 +67,10 @@ pub async fn resolve(
     let mismatch = |type_: &str| Err(Failure::Pin(pin::Error::Kind(type_.to_owned())));
     match (source, pinned) {
         (Source::Image { reference, pull_secret }, None) => {
-            let credentials = credentials::for_image(&reference, pull_secret.as_deref(), context).await?;
-            let found = context.sources.images.resolve(&reference, &credentials).await;
-            image(reference, credentials, found)
+            find_image(&reference, None, pull_secret.as_deref(), context).await
         }
         (Source::Image { reference, pull_secret }, Some(Revision::Image(digest))) => {
-            let credentials = credentials::for_image(&reference, pull_secret.as_deref(), context).await?;
-            let found = context.sources.images.resolve_pinned(&reference, digest, &credentials).await;
-            image(pin::reference_at(&reference, digest), credentials, found)
+            find_image(&reference, Some(digest), pull_secret.as_deref(), context).await
         }
         (Source::Git { repository, directory, reference, auth }, None) => {
             let request = request(repository, directory, reference, &auth, context).await?;
@@ -136,15 +133,57 @@ async fn uploaded(bundle: &Bundle, context: &Context) -> Result<Option<Resolved>
     Ok(found.map(|(archive, digest)| Resolved::Upload { archive, digest }))
 }
 
-fn image(
-    reference: String,
-    credentials: Credentials,
-    found: Result<ResolvedImage, rukpak_source::image::Error>,
+/// Asks the registry for an image: the pinned one if there is a pin.
+///
+/// An image that names no pull secret is asked for without a login where there was none the last time, and the ServiceAccount read again
+/// only if that fails: most images are anybody's, and it would be one request more for each of them.
+async fn find_image(
+    reference: &str,
+    pinned: Option<&Digest>,
+    pull_secret: Option<&str>,
+    context: &Context,
 ) -> Result<Resolved, Failure> {
+    let is_tried = pull_secret.is_none() && context.has_no_pull_secrets.load(Ordering::Relaxed);
+    let refused = if is_tried {
+        match ask_registry(reference, pinned, &Credentials::anonymous(), context).await {
+            Ok(image) => return Ok(resolved(reference, pinned, image, Credentials::anonymous())),
+            Err(error) => Some(error),
+        }
+    } else {
+        None
+    };
+
+    let credentials = credentials::for_image(reference, pull_secret, context).await?;
+    let found = match refused {
+        // Nothing has changed.
+        Some(error) if credentials.is_anonymous() => Err(error),
+        _ => ask_registry(reference, pinned, &credentials, context).await,
+    };
     match found {
-        Ok(image) => Ok(Resolved::Image { reference, image: Box::new(image), credentials }),
-        Err(source) => Err(Failure::ResolveImage { reference, source: Box::new(source) }),
+        Ok(image) => Ok(resolved(reference, pinned, image, credentials)),
+        Err(source) => Err(Failure::ResolveImage { reference: shown(reference, pinned), source: Box::new(source) }),
     }
+}
+
+async fn ask_registry(
+    reference: &str,
+    pinned: Option<&Digest>,
+    credentials: &Credentials,
+    context: &Context,
+) -> Result<ResolvedImage, image::Error> {
+    match pinned {
+        None => context.sources.images.resolve(reference, credentials).await,
+        Some(digest) => context.sources.images.resolve_pinned(reference, digest, credentials).await,
+    }
+}
+
+fn resolved(reference: &str, pinned: Option<&Digest>, image: ResolvedImage, credentials: Credentials) -> Resolved {
+    Resolved::Image { reference: shown(reference, pinned), image: Box::new(image), credentials }
+}
+
+/// How the image is called that was asked for.
+fn shown(reference: &str, pinned: Option<&Digest>) -> String {
+    pinned.map_or_else(|| reference.to_owned(), |digest| pin::reference_at(reference, digest))
 }
 
 async fn request(
