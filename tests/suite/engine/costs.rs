@@ -23,15 +23,15 @@ pub async fn of_usual_operations(world: &World) {
     at_rest(world).await;
     let install = since(world, before);
     let install = without_progress(install);
-    // One of them is the record of the release.
-    assert!(install.len() <= OBJECTS + 8, "{:#?}", table(&install));
+    // A Bundle and its status, what is begun and what came of it, the record of the release, and an Event.
+    assert!(install.len() <= OBJECTS + 6, "{:#?}", table(&install));
 
     let before = requests(world).len();
     case.pivot("v2", &objects("2")).await;
     at_rest(world).await;
     let upgrade = without_progress(since(world, before));
     // One object has changed: the others are not sent. Two are the records of the release and of the one before.
-    assert!(upgrade.len() <= 1 + 10, "{:#?}", table(&upgrade));
+    assert!(upgrade.len() <= 1 + 9, "{:#?}", table(&upgrade));
     // The watch knows what is there, and nothing leaves.
     assert!(lists_of_config_maps(&upgrade).is_empty(), "{:#?}", table(&upgrade));
 

@@ -38,6 +38,9 @@ async fn what_only_the_release_of_upstream_had_is_pruned_at_the_first_installati
     let reference = format!("{}/bundles/{}:v1", case.world.registry.host(), case.name);
     verbs::create(&case.client, &deployment(&case.name, image(&reference))).await.unwrap();
     let uid = case.uid().await;
+    // What RukPak has installed has a status.
+    case.until(&case.target(), "a status", |object| object.is_some_and(|object| object.data["status"].is_object()))
+        .await;
     for object in &old {
         helm_installed(&case, "core", object, &case.name, Some(&uid)).await;
     }

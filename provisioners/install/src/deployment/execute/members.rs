@@ -254,9 +254,9 @@ const CACHE_TIME: Duration = Duration::from_secs(10);
 /// Objects of a page: a list of one deployment mostly fits.
 const PAGE: u32 = 1_000;
 
-/// Whether RukPak v0.16 has installed this deployment: Helm keeps its releases in Secrets.
+/// Whether RukPak v0.16 has installed this deployment: it had a status before that was done, and Helm keeps its releases in Secrets.
 async fn is_of_upstream(view: &View) -> bool {
-    helm_releases(view, Some(1)).await.is_ok_and(|found| !found.is_empty())
+    view.observed.deployment.status.is_some() && helm_releases(view, Some(1)).await.is_ok_and(|found| !found.is_empty())
 }
 
 /// Helm's releases of a deployment that RukPak v0.16 installed, by their labels; so many at most.
