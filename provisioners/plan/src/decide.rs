@@ -150,15 +150,15 @@ pub fn decide(observed: &Observed, memory: &Memory, now: Timestamp) -> Decision 
     if let Desired::Absent { bundle, hash } = &observed.desired {
         return Decision::CreateBundle { name: bundle.clone(), hash: hash.clone() };
     }
-    if memory.waits_for_bundle_since.is_some_and(|since| now < later(since, BUNDLE_WAIT)) {
+    if memory.waits_for_bundle_since().is_some_and(|since| now < later(since, BUNDLE_WAIT)) {
         return Decision::Report;
     }
     let Target { release: Some(release), held, .. } = target(observed, memory, now) else { return Decision::Report };
-    if memory.is_refetching {
+    if memory.is_refetching() {
         return Decision::Report;
     }
-    match &memory.installation {
-        Installation::Unknown if observed.was_applied(&release) => match memory.awaits_lists_until {
+    match memory.installation() {
+        Installation::Unknown if observed.was_applied(&release) => match memory.awaits_lists_until() {
             None => Decision::Resume(release),
             Some(_) => Decision::Report,
         },
@@ -193,7 +193,7 @@ pub fn finalizer(observed: &Observed) -> Option<bool> {
 
 /// What is suspended is looked at after a restart, and not written.
 fn look(observed: &Observed, memory: &Memory) -> Decision {
-    let is_unknown = matches!(memory.installation, Installation::Unknown) && memory.awaits_lists_until.is_none();
+    let is_unknown = matches!(memory.installation(), Installation::Unknown) && memory.awaits_lists_until().is_none();
     let installed = observed.installed().filter(|installed| is_unknown && observed.was_applied(installed));
     installed.map_or(Decision::Report, Decision::Resume)
 }
@@ -202,7 +202,7 @@ fn look(observed: &Observed, memory: &Memory) -> Decision {
 /// is there would have the installed version run for that moment only.
 pub(crate) fn is_superseded(observed: &Observed, memory: &Memory) -> bool {
     let is_under_way = matches!(observed.desired, Desired::Absent { .. } | Desired::Waiting { is_stalled: false, .. });
-    let is_begun = match &memory.installation {
+    let is_begun = match memory.installation() {
         Installation::Unknown => observed.pending().is_some(),
         Installation::Partial { release } => observed.installed().is_some_and(|installed| installed != *release),
         Installation::Applied { .. } => false,
@@ -212,19 +212,21 @@ pub(crate) fn is_superseded(observed: &Observed, memory: &Memory) -> bool {
 
 /// What is left to do about a release whose objects were all applied.
 fn keep(observed: &Observed, memory: &Memory, release: Release, now: Timestamp) -> Decision {
-    let Installation::Applied { applied, pruning, differences } = &memory.installation else { return Decision::Report };
+    let Installation::Applied { applied, pruning, differences } = memory.installation() else {
+        return Decision::Report;
+    };
     let is_held = is_held(memory, &release, now);
-    let failed = memory.failure.as_ref().map(|failure| failure.problem.stage);
+    let failed = memory.failure().map(|failure| failure.problem.stage);
     // What a repair found missing is not known to the proof yet.
     let is_missing = failed == Some(Stage::Missing) && !applied.missing().is_empty();
     let has_failed = failed.is_some_and(|stage| stage != Stage::Repair) && !is_missing;
     // A kind that was missing is served, or what was used as it is, is gone.
-    let is_served = observed.is_unblocked && !(applied.missing().is_empty() && differences.used.is_empty());
+    let is_served = memory.is_unblocked() && !(applied.missing().is_empty() && differences.used.is_empty());
     let is_back = is_served || has_failed || !differences.unapplied(observed, &release).is_empty();
     if is_back && !is_held {
         return Decision::Install { release, why: Why::Resync };
     }
-    if memory.certificates_due.is_some_and(|due| due <= now) && !is_held {
+    if memory.traits().certificates_due.is_some_and(|due| due <= now) && !is_held {
         return Decision::Install { release, why: Why::Renewal };
     }
     if is_missing && !is_held {
@@ -239,11 +241,11 @@ fn keep(observed: &Observed, memory: &Memory, release: Release, now: Timestamp) 
 }
 
 fn is_repair_held(memory: &Memory, key: &ObjectKey, now: Timestamp) -> bool {
-    memory.repairs.get(key).is_some_and(|repairs| repairs.is_held(now))
+    memory.repairs().get(key).is_some_and(|repairs| repairs.is_held(now))
 }
 
 fn is_held(memory: &Memory, release: &Release, now: Timestamp) -> bool {
-    memory.failure.as_ref().is_some_and(|failure| failure.release == *release && failure.is_held(now))
+    memory.failure().is_some_and(|failure| failure.release == *release && failure.is_held(now))
 }
 
 fn why(observed: &Observed, memory: &Memory, release: &Release, held: Option<&Held>) -> Why {
@@ -253,7 +255,7 @@ fn why(observed: &Observed, memory: &Memory, release: &Release, held: Option<&He
             // Another release was begun, and some of its objects may be there.
             let is_begun = observed.pending().is_some_and(|(pending, _)| pending != *release);
             let is_partial =
-                matches!(&memory.installation, Installation::Partial { release: other } if other != release);
+                matches!(memory.installation(), Installation::Partial { release: other } if other != release);
             if is_begun || is_partial { Why::WayBack } else { Why::Resync }
         }
         Some(_) if held == Some(&Held::Failed) => Why::WayBack,
@@ -266,28 +268,28 @@ fn why(observed: &Observed, memory: &Memory, release: &Release, held: Option<&He
 /// is nothing to do.
 pub fn next(observed: &Observed, memory: &Memory, now: Timestamp) -> Option<Timestamp> {
     if observed.deployment.spec.suspend {
-        return memory.awaits_lists_until;
+        return memory.awaits_lists_until();
     }
     let failed_upgrade = target(observed, memory, now).wanted.and_then(|wanted| memory.held_upgrade(&wanted));
-    let pruning = match &memory.installation {
+    let pruning = match memory.installation() {
         Installation::Applied { pruning, .. } => pruning.due(),
         _ => None,
     };
-    let repairs = observed.drifted.iter().filter_map(|key| memory.repairs.get(key)?.not_before());
+    let repairs = observed.drifted.iter().filter_map(|key| memory.repairs().get(key)?.not_before());
     let due = [
-        memory.failure.as_ref().and_then(|failure| failure.until),
+        memory.failure().and_then(|failure| failure.until),
         failed_upgrade.and_then(|failure| failure.until),
         pruning,
-        memory.certificates_due.filter(|_| memory.applied().is_some()),
+        memory.traits().certificates_due.filter(|_| memory.applied().is_some()),
     ];
-    let bundle = memory.waits_for_bundle_since.map(|since| later(since, BUNDLE_WAIT));
+    let bundle = memory.waits_for_bundle_since().map(|since| later(since, BUNDLE_WAIT));
     let due = due.into_iter().flatten().chain(repairs).chain(bundle);
     // What nothing can be done about then, such as a release whose Bundle is not unpacked, waits for news.
     let due = due.filter(|until| decide(observed, memory, now.max(*until)) != Decision::Report);
     let is_deadline_ahead = |until: &Timestamp| failed_upgrade.is_none() && *until > now;
     // `Contested` ends by itself.
-    let slowed = memory.repairs.values().filter_map(Repairs::slowed_until).filter(|until| *until > now);
-    let others = [memory.awaits_lists_until, deadline(observed).filter(is_deadline_ahead)];
+    let slowed = memory.repairs().values().filter_map(Repairs::slowed_until).filter(|until| *until > now);
+    let others = [memory.awaits_lists_until(), deadline(observed).filter(is_deadline_ahead)];
     due.chain(others.into_iter().flatten()).chain(slowed).min()
 }
 

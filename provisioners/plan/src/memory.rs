@@ -1,6 +1,7 @@
 //! What is remembered of a deployment from one reconcile to the next. A new process remembers nothing and resumes from the status.
 
 mod failure;
+mod notes;
 mod resume;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_content::Digest;
-use rukpak_crds::{BundleProperty, DeletionPolicy, IgnoredDifference, ReleasedObject, ServiceAccountReference, names};
+use rukpak_crds::{BundleProperty, DeletionPolicy, IgnoredDifference, ReleasedObject, ServiceAccountReference};
 use rukpak_plain::ObjectKey;
 
 use crate::applied::Applied;
@@ -19,7 +20,7 @@ use crate::observed::Observed;
 use crate::opt_out::Ignored;
 use crate::plan::{Missing, missing_text};
 use crate::prune::Pruning;
-use crate::record::{DeclaredObject, Recorded};
+use crate::record::Records;
 use crate::resolve::Why;
 use crate::retry::{self, Class};
 use crate::rewrite::Rewrite;
@@ -27,54 +28,71 @@ use crate::{Format, Plan, Release, decide};
 
 pub use self::failure::{Asked, Failure, Problem, Reason, Stage, deadline};
 
-/// Owned by the reconcile that runs.
+/// Owned by the reconcile that runs. What belongs together is changed together, here and below: others tell what they learn.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// How the cluster stands to a release.
-    pub installation: Installation,
+    installation: Installation,
+    /// What that release has beside its objects.
+    traits: Traits,
     /// The last attempt at what is to be in the cluster failed; it is repeated.
-    pub failure: Option<Failure>,
+    failure: Option<Failure>,
     /// The last attempt at another release than the installed one failed; the installed one is guarded meanwhile.
-    pub failed_upgrade: Option<Failure>,
+    failed_upgrade: Option<Failure>,
     /// Objects that were repaired lately.
-    pub repairs: BTreeMap<ObjectKey, Repairs>,
-    /// When the certificates of the installed webhooks are to be looked at again.
-    pub certificates_due: Option<Timestamp>,
-    /// What the bundle whose objects were applied provides and requires.
-    pub(crate) properties: Vec<BundleProperty>,
-    /// The Namespace that was made for that bundle.
-    pub(crate) namespace: Option<String>,
-    /// Stands for the authorities that were applied; `None` also after a restart.
-    pub authorities: Option<Digest>,
+    repairs: BTreeMap<ObjectKey, Repairs>,
+    /// Why nothing more is done in this reconcile.
+    pause: Pause,
+    /// Something came in this reconcile that was waited for, and nothing was written since.
+    is_unblocked: bool,
     /// Since when the first lists of watches are waited for, after a restart.
-    pub(crate) resuming_since: Option<Timestamp>,
+    resuming_since: Option<Timestamp>,
     /// Since when an upgrade that was begun waits for the Bundle of the template that came after it.
-    pub waits_for_bundle_since: Option<Timestamp>,
-    /// Content has to be fetched again before anything goes on.
-    pub is_refetching: bool,
+    waits_for_bundle_since: Option<Timestamp>,
     /// The contents that the store keeps for the deployment.
-    pub kept_contents: Option<BTreeSet<Digest>>,
+    kept_contents: Option<BTreeSet<Digest>>,
     /// The releases of RukPak v0.16 were asked to be deleted, and there are none any more.
-    pub has_no_helm_releases: bool,
+    has_no_helm_releases: bool,
     /// The Bundle that was created last, and when.
-    pub created_bundle: Option<(String, Timestamp)>,
-    /// Until when the first lists are waited for.
-    pub(crate) awaits_lists_until: Option<Timestamp>,
+    created_bundle: Option<(String, Timestamp)>,
     /// Objects that were left in the cluster, as long as no status says so.
-    pub released: Vec<ReleasedObject>,
+    released: Vec<ReleasedObject>,
     /// When the last reconcile began, to notice a clock that was put back.
-    pub looked_at: Option<Timestamp>,
+    looked_at: Option<Timestamp>,
     /// A release that was refused because nobody serves these kinds: its content need not be loaded to find that they are still
     /// missing.
-    pub waits_for_kinds: Option<(Release, Vec<Missing>)>,
+    waits_for_kinds: Option<(Release, Vec<Missing>)>,
     /// Which stored objects were migrated already, by the name of their CRD.
-    pub rewrites: BTreeMap<String, Rewrite>,
-    /// What a release declares, until its record is written.
-    pub declared: Option<(Release, Vec<DeclaredObject>)>,
-    /// What changes in the records of releases, as it was written last, by their names.
-    pub recorded: BTreeMap<String, Recorded>,
+    rewrites: BTreeMap<String, Rewrite>,
+    /// The records of releases.
+    pub(crate) records: Records,
     /// Whether the release that is asked for may be installed, and what was answered.
-    pub question: Option<Box<Question>>,
+    question: Option<Box<Question>>,
+}
+
+/// What the release that was begun or applied last has beside its objects.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Traits {
+    /// When the certificates of its webhooks are to be looked at again.
+    pub certificates_due: Option<Timestamp>,
+    /// Stands for its authorities; `None` also after a restart.
+    pub authorities: Option<Digest>,
+    /// What its bundle provides and requires.
+    pub properties: Vec<BundleProperty>,
+    /// The Namespace that was made for it.
+    pub namespace: Option<String>,
+}
+
+/// Why nothing more is done in a reconcile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Pause {
+    /// There is no reason.
+    #[default]
+    None,
+    /// Content has to be fetched again before anything goes on.
+    Content,
+    /// The first lists of watches are waited for, until then at most.
+    Lists(Timestamp),
 }
 
 /// How the cluster stands to a release.
@@ -171,8 +189,8 @@ impl Memory {
         }
         self.waits_for_bundle_since =
             decide::is_superseded(observed, self).then(|| self.waits_for_bundle_since.unwrap_or(now));
-        self.is_refetching = false;
-        self.awaits_lists_until = None;
+        self.pause = Pause::None;
+        self.is_unblocked = observed.is_unblocked;
         self.failed_upgrade.take_if(|failure| !failure.is_of(observed));
         if matches!(self.installation, Installation::Unknown) && self.failed_upgrade.is_none() {
             self.failed_upgrade = failure::recorded(observed, now);
@@ -193,18 +211,6 @@ impl Memory {
             let (release, missing) = (applied.release().clone(), applied.missing().to_vec());
             self.learn_missing(release, &missing, now);
         }
-    }
-
-    /// Whether the releases of Helm are to be deleted now: the deployment's annotation asks for it, they may be there, and all that Helm
-    /// installed is taken over, so everything is applied and what left the bundle is gone.
-    pub fn deletes_helm_releases(&mut self, observed: &Observed) -> bool {
-        let is_requested = observed.annotation(names::DELETE_HELM_RELEASES) == Some("true");
-        self.has_no_helm_releases &= is_requested;
-        let is_complete = match &self.installation {
-            Installation::Applied { applied, pruning, .. } => *pruning == Pruning::Done && applied.missing().is_empty(),
-            Installation::Unknown | Installation::Partial { .. } => false,
-        };
-        is_requested && is_complete && !self.has_no_helm_releases
     }
 
     /// What a rule leaves to others is contested no more.
@@ -250,7 +256,7 @@ impl Memory {
     /// Until when nothing is said: of a cluster that the watches are just beginning to show after a restart, and of a Bundle that was
     /// just created and may be unpacked in a moment.
     pub fn silent_until(&self, observed: &Observed, now: Timestamp) -> Option<Timestamp> {
-        let lists = self.awaits_lists_until.and(self.resuming_since).map(|since| later(since, SILENCE));
+        let lists = self.awaits_lists_until().and(self.resuming_since).map(|since| later(since, SILENCE));
         let bundle = self.created_bundle.as_ref().filter(|(name, _)| observed.desired.is_just_created(name));
         let bundle = bundle.map(|(_, created)| later(*created, SOON));
         lists.max(bundle).filter(|until| *until > now)
@@ -276,7 +282,7 @@ impl Memory {
             upgrade.way_back = None;
         }
         self.learn_missing(applied.release().clone(), applied.missing(), now);
-        self.is_refetching = false;
+        self.pause = Pause::None;
         self.installation = Installation::Applied { applied, pruning, differences: Box::new(differences) };
     }
 
@@ -437,17 +443,19 @@ impl Memory {
     }
 
     /// From now on objects of the plan's release may be written.
-    pub fn learn_begun(&mut self, observed: &mut Observed, plan: &Plan) {
+    pub fn learn_begun(&mut self, observed: &Observed, plan: &Plan) {
         // What came has been used: what is missing still is not asked for again in this reconcile.
-        observed.is_unblocked = false;
+        self.is_unblocked = false;
         let release = &plan.release;
         if self.applied() != Some(release) && observed.installed().as_ref() != Some(release) {
             self.repairs.clear();
         }
-        self.certificates_due = plan.certificates_due.and_then(|due| Timestamp::try_from(due).ok());
-        self.authorities.clone_from(&plan.authorities);
-        self.properties.clone_from(&plan.properties);
-        self.namespace.clone_from(&plan.namespace);
+        self.traits = Traits {
+            certificates_due: plan.certificates_due.and_then(|due| Timestamp::try_from(due).ok()),
+            authorities: plan.authorities.clone(),
+            properties: plan.properties.clone(),
+            namespace: plan.namespace.clone(),
+        };
         self.installation = Installation::Partial { release: release.clone() };
     }
 

@@ -152,9 +152,8 @@ pub const LISTED: usize = 100;
 impl Standing {
     /// Returns how the objects of the installed release stand; `None` while it is not known to be applied.
     pub fn of(memory: &Memory, objects: &Objects) -> Option<Self> {
-        let Installation::Applied { applied, differences, .. } = &memory.installation else { return None };
-        let is_contested =
-            |key: &&ObjectKey| memory.repairs.get(*key).is_some_and(|repairs| !repairs.relinquished().is_empty());
+        let Installation::Applied { applied, differences, .. } = memory.installation() else { return None };
+        let is_contested = |key: &&ObjectKey| memory.is_contested(key);
         let is_paused = |key: &&ObjectKey| differences.paused.contains(*key);
         let contested = objects.keys().filter(|key| is_contested(key) && !is_paused(key));
         let mut standing = Self {
@@ -202,12 +201,32 @@ pub struct Recorded {
     pub standing: Option<Standing>,
 }
 
+/// What is remembered of records.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Records {
+    /// What a release declares, until its record is written.
+    declared: Option<(Release, Vec<DeclaredObject>)>,
+    /// What changes in them, as it was written last, by their names.
+    written: BTreeMap<String, Recorded>,
+}
+
 impl Memory {
     /// Notes what a release declares, until its record is written.
     pub fn declare(&mut self, deployment: &str, plan: &Plan) {
-        if !self.recorded.contains_key(&name(deployment, &plan.release.record())) {
-            self.declared = Some((plan.release.clone(), plan.declared_objects()));
+        if !self.records.written.contains_key(&name(deployment, &plan.release.record())) {
+            self.records.declared = Some((plan.release.clone(), plan.declared_objects()));
         }
+    }
+
+    /// The record of the release that was declared last is written.
+    pub fn learn_recorded(&mut self, name: String, recorded: Recorded) {
+        self.records.declared = None;
+        self.records.written.insert(name, recorded);
+    }
+
+    /// What changes in a record is written.
+    pub fn learn_record_changed(&mut self, name: String, recorded: Recorded) {
+        self.records.written.insert(name, recorded);
     }
 }
 
@@ -245,22 +264,22 @@ pub fn due(
 ) -> Due {
     let (was, is) = (records(deployment, before), records(deployment, after));
     let mut due = Due { obsolete: was.into_keys().filter(|name| !is.contains_key(name)).collect(), ..Due::default() };
-    memory.recorded.retain(|name, _| is.contains_key(name));
-    memory.declared.take_if(|(release, _)| !is.contains_key(&name(deployment, &release.record())));
+    memory.records.written.retain(|name, _| is.contains_key(name));
+    memory.records.declared.take_if(|(release, _)| !is.contains_key(&name(deployment, &release.record())));
     let standing = Standing::of(memory, objects);
     let installed = memory.applied().map(|release| name(deployment, &release.record()));
     let recorded = |name: &String| Recorded {
         revision: is.get(name).copied().unwrap_or_default(),
         standing: standing.clone().filter(|_| installed.as_ref() == Some(name)),
     };
-    if let Some((release, declared)) = &memory.declared {
+    if let Some((release, declared)) = &memory.records.declared {
         let name = name(deployment, &release.record());
         due.record = Some(Record { data: data(release, declared), recorded: recorded(&name), name });
     }
     let is_new = |name: &String| due.record.as_ref().is_some_and(|record| record.name == *name);
     if let Some(name) = installed.as_ref().filter(|name| is.contains_key(*name) && !is_new(name)) {
         let now = recorded(name);
-        let known = memory.recorded.entry(name.clone()).or_insert_with(|| now.clone());
+        let known = memory.records.written.entry(name.clone()).or_insert_with(|| now.clone());
         if *known != now {
             due.change = Some((name.clone(), now));
         }
@@ -358,7 +377,7 @@ mod tests {
         let (mut memory, tracked) = (Memory::default(), Objects::new());
         assert_eq!(due("a", &mut memory, &tracked, &empty, &first), Due::default(), "nothing is known of it");
 
-        memory.declared = Some((release(), objects(1)));
+        memory.records.declared = Some((release(), objects(1)));
         let record = due("a", &mut memory, &tracked, &empty, &first).record.unwrap();
         assert_eq!(
             (record.recorded, record.name.as_str()),
@@ -368,6 +387,6 @@ mod tests {
 
         let gone = due("a", &mut memory, &tracked, &first, &empty);
         assert_eq!(gone, Due { obsolete: vec![record.name], ..Due::default() });
-        assert_eq!(memory.declared, None, "it is in no history");
+        assert_eq!(memory.records.declared, None, "it is in no history");
     }
 }

@@ -41,7 +41,7 @@ pub struct Report {
 pub fn status(observed: &Observed, memory: &Memory, objects: &Objects, now: Timestamp) -> Report {
     let target = target(observed, memory, now);
     let is_doubted = is_doubted(observed, memory);
-    let complaints = match &memory.installation {
+    let complaints = match memory.installation() {
         Installation::Applied { .. } => complaints(objects),
         Installation::Partial { .. } if is_doubted => doubts(observed, objects),
         Installation::Unknown | Installation::Partial { .. } => Vec::new(),
@@ -106,7 +106,7 @@ impl Writer<'_> {
 
     /// What failed last: an upgrade, or what is to be in the cluster anyway.
     fn failure(&self) -> Option<&Failure> {
-        let failure = self.memory.failure.as_ref();
+        let failure = self.memory.failure();
         // What failed before something else was asked for is no news any more.
         let failure = failure.filter(|failure| self.target.release.as_ref() == Some(&failure.release));
         self.failed_upgrade().or(failure)
@@ -151,15 +151,15 @@ impl Writer<'_> {
 
     /// `Installed`, `activeBundle` and what is installed; they keep their values while there is nothing new to say.
     fn installed(&mut self) {
-        if let Installation::Applied { applied, pruning, differences } = &self.memory.installation {
+        if let Installation::Applied { applied, pruning, differences } = self.memory.installation() {
             let inventory = self.status.inventory.get_or_insert_default();
             let is_news = Release::installed(inventory).as_ref() != Some(applied.release());
             applied.write(inventory);
             opt_out::write(&differences.paused, inventory);
             inventory.certificates_renewal =
-                self.memory.certificates_due.and_then(|due| Timestamp::from_second(due.as_second()).ok());
-            inventory.properties.clone_from(&self.memory.properties);
-            inventory.namespace.clone_from(&self.memory.namespace);
+                self.memory.traits().certificates_due.and_then(|due| Timestamp::from_second(due.as_second()).ok());
+            inventory.properties.clone_from(&self.memory.traits().properties);
+            inventory.namespace.clone_from(&self.memory.traits().namespace);
             inventory.proxy = differences.proxy.as_ref().map(ToString::to_string);
             inventory.unlisted = match pruning {
                 Pruning::Pending { unlisted, .. } => unlisted.clone(),
@@ -202,7 +202,7 @@ impl Writer<'_> {
 
     /// What stays as it is in the cluster.
     fn kept(&self) -> Option<String> {
-        let Installation::Applied { differences, .. } = &self.memory.installation else { return None };
+        let Installation::Applied { differences, .. } = self.memory.installation() else { return None };
         (!differences.kept.is_empty()).then(|| bounded(&differences.kept, "; "))
     }
 
@@ -276,7 +276,7 @@ impl Writer<'_> {
         }
         let lines: Vec<String> = self
             .memory
-            .repairs
+            .repairs()
             .iter()
             .flat_map(|(key, repairs)| {
                 let now = self.now;
@@ -299,7 +299,7 @@ impl Writer<'_> {
     }
 
     fn contested_fields(&self) -> Vec<ContestedField> {
-        let all = self.memory.repairs.iter();
+        let all = self.memory.repairs().iter();
         all.flat_map(|(key, repairs)| {
             repairs.relinquished().iter().map(move |field| ContestedField {
                 group: key.group.clone(),
@@ -349,11 +349,9 @@ impl Writer<'_> {
 /// Whether nobody in this process has seen the objects of what the status says is installed, or they were not as they had been left.
 /// An upgrade that is under way is another matter: what is installed until it is done is known.
 fn is_doubted(observed: &Observed, memory: &Memory) -> bool {
-    match &memory.installation {
+    match memory.installation() {
         Installation::Unknown => observed.installed().is_some(),
-        Installation::Partial { release } => {
-            memory.resuming_since.is_some() && observed.installed().as_ref() == Some(release)
-        }
+        Installation::Partial { release } => memory.has_resumed() && observed.installed().as_ref() == Some(release),
         Installation::Applied { .. } => false,
     }
 }

@@ -103,7 +103,7 @@ pub(super) async fn execute(run: &mut Run, decision: Decision) -> Result<(), Err
         Decision::Report | Decision::Remove | Decision::LetGo => Ok(()),
         Decision::CreateBundle { name, hash } => {
             run.view.observed.desired = bundle::create(run, &name, &hash).await;
-            run.view.memory.created_bundle = Some((name, run.view.reads.now()));
+            run.view.memory.learn_created(name, run.view.reads.now());
             Ok(())
         }
         Decision::Resume(release) => {
@@ -141,7 +141,7 @@ async fn install(run: &mut Run, release: Release, why: Why) -> Result<(), Error>
             let release = release.rendered_in(&run.view.observed.status);
             run.view.memory.learn_failed(&run.view.observed, (release, why), problem, run.view.reads.now());
         }
-        Err(Stopped::Refetching) => run.view.memory.is_refetching = true,
+        Err(Stopped::Refetching) => run.view.memory.learn_refetching(),
         Err(Stopped::Superseded) => {
             tracing::info!(deployment = %run.view.owner.name, "changed or deleted in the middle of an installation; starting over");
             return Err(Error::Superseded);
@@ -201,7 +201,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
 
 /// Applies everything again once a kind that was missing is served, and not before: a release may have thousands of objects.
 async fn discover(run: &mut Run, release: Release) -> Result<(), Error> {
-    let missing = match &run.view.memory.installation {
+    let missing = match run.view.memory.installation() {
         Installation::Applied { applied, .. } => applied.missing().to_vec(),
         Installation::Unknown | Installation::Partial { .. } => Vec::new(),
     };
@@ -273,7 +273,7 @@ async fn intend(run: &mut Run, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> R
 }
 
 fn begin(view: &mut View, plan: &Plan) {
-    view.memory.learn_begun(&mut view.observed, plan);
+    view.memory.learn_begun(&view.observed, plan);
     let mut tracked = view.tracker.tracked();
     tracked.drifted.clear();
     tracked.declined.clear();
@@ -297,7 +297,7 @@ async fn finish(
     let renderer = run.view.renderer_using(&plan.release, &used);
     let applied = Applied::by(plan, &renderer, &run.view.tracker.tracked().objects, |key| done.is_left(key));
     for (key, set) in &done.own {
-        run.view.memory.repairs.entry(key.clone()).and_modify(|repairs| repairs.own(set));
+        run.view.memory.learn_own(key, set);
     }
     match applied {
         Some(applied) => {
@@ -342,7 +342,7 @@ fn note_taken_back(view: &mut View, plan: &Plan) {
                 && key.namespace.as_deref().unwrap_or_default() == object.namespace
         })
     };
-    view.memory.released.retain(|object| !is_back(object));
+    view.memory.forget_released(is_back);
     if let Some(inventory) = &mut view.observed.status.inventory {
         inventory.released.retain(|object| !is_back(object));
     }

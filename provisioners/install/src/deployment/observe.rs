@@ -68,9 +68,9 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
     let tracker = context.reads.trackers.of(&owner);
     let mut memory = tracker.take_memory();
     let mut status = deployment.status.clone().unwrap_or_default();
-    if !memory.released.is_empty() {
+    if !memory.released().is_empty() {
         let inventory = status.inventory.get_or_insert_default();
-        add_released(&mut inventory.released, memory.released.iter().cloned());
+        add_released(&mut inventory.released, memory.released().iter().cloned());
     }
 
     let is_touched = !context.written.is_last(&*deployment);

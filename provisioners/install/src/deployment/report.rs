@@ -44,7 +44,7 @@ pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, 
     };
     execute::collect::keep(run, &status).await.map_err(Error::Store)?;
     run.write(status).await?;
-    run.view.memory.released.clear();
+    run.view.memory.learn_reported();
     tell(run, &before);
     write_records(run, &before).await;
     execute::approval::settle(run).await;
@@ -75,7 +75,7 @@ async fn delete_helm_releases(run: &mut Run) -> Result<(), cluster::Error> {
             deleted.push(identity.name);
         }
     }
-    run.view.memory.has_no_helm_releases = true;
+    run.view.memory.learn_helm_releases_deleted();
     if deleted.is_empty() {
         return Ok(());
     }
@@ -173,7 +173,7 @@ pub fn enqueue_dependencies(context: &Context, gone: &BundleDeployment) {
 }
 
 fn schedule(run: &mut Run, decided: Timestamp) -> Action {
-    if run.view.memory.is_refetching {
+    if run.view.memory.is_refetching() {
         return Action::requeue(retry::delay(Class::Transient, run.context.failures.another(&run.view.owner.uid)));
     }
     let class = match &run.view.observed.desired {
@@ -239,16 +239,13 @@ async fn write_records(run: &mut Run, before: &BundleDeploymentStatus) {
         Api::namespaced(run.context.client.clone(), &run.view.reads.settings.system_namespace);
     if let Some(Record { name, data, recorded }) = record {
         match create_record(&run.view, &api, &name, &data, &recorded).await {
-            Ok(()) => {
-                run.view.memory.declared = None;
-                run.view.memory.recorded.insert(name, recorded);
-            }
+            Ok(()) => run.view.memory.learn_recorded(name, recorded),
             Err(error) => warn_of_record(&run.view, &name, &error),
         }
     }
     if let Some((name, recorded)) = change {
         match change_record(&api, &name, &recorded).await {
-            Ok(()) => drop(run.view.memory.recorded.insert(name, recorded)),
+            Ok(()) => run.view.memory.learn_record_changed(name, recorded),
             Err(error) => warn_of_record(&run.view, &name, &error),
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Differences, Installation, Memory, later};
+use super::{Differences, Installation, Memory, Pause, Traits, later};
 use crate::applied::Applied;
 use crate::observed::Observed;
 use crate::prune::Pruning;
@@ -22,8 +22,9 @@ impl Memory {
     /// The first lists of watches are not in yet. Returns whether they are still waited for.
     pub fn await_lists(&mut self, now: Timestamp) -> bool {
         let since = *self.resuming_since.get_or_insert(now);
-        self.awaits_lists_until = Some(later(since, PATIENCE)).filter(|until| *until > now);
-        self.awaits_lists_until.is_some()
+        let until = later(since, PATIENCE);
+        self.pause = if until > now { Pause::Lists(until) } else { Pause::None };
+        until > now
     }
 
     /// After a restart the cluster has what the status says was applied, with the policy, account and rules of the spec: the digest is over
@@ -38,17 +39,21 @@ impl Memory {
             proxy: inventory.proxy.as_ref().and_then(|digest| digest.parse().ok()),
             ..Differences::default()
         });
-        self.awaits_lists_until = None;
+        self.pause = Pause::None;
         self.learn_missing(applied.release().clone(), applied.missing(), now);
-        self.certificates_due = inventory.certificates_renewal;
-        self.properties.clone_from(&inventory.properties);
-        self.namespace.clone_from(&inventory.namespace);
+        // Authorities are in no status.
+        self.traits = Traits {
+            certificates_due: inventory.certificates_renewal,
+            authorities: None,
+            properties: inventory.properties.clone(),
+            namespace: inventory.namespace.clone(),
+        };
         self.installation = Installation::Applied { applied, pruning: Pruning::Done, differences };
     }
 
     /// The cluster has something else, or nobody can say: all objects of the release are to be applied again.
     pub fn learn_differs(&mut self, release: &Release) {
-        self.awaits_lists_until = None;
+        self.pause = Pause::None;
         self.installation = Installation::Partial { release: release.clone() };
     }
 }

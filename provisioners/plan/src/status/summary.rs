@@ -8,9 +8,7 @@ use super::{SUSPENDED, Writer, bounded, released_text};
 use crate::decide::{Held, is_load_failure};
 use crate::memory::{Failure, Installation, POLICY, Reason, Stage, deadline};
 use crate::observed::{Dependencies, Desired};
-use crate::plan::Missing;
 use crate::prune::Pruning;
-use crate::release::Release;
 use crate::retry::Class;
 
 /// What is deleted is mostly gone after so many looks: some seconds.
@@ -70,7 +68,7 @@ impl Writer<'_> {
 
     /// Whether all objects of what is asked for are in the cluster, as far as is known.
     pub(super) fn is_applied(&self) -> bool {
-        let applied = match &self.memory.installation {
+        let applied = match self.memory.installation() {
             Installation::Unknown => self.observed.installed(),
             _ => self.memory.applied().cloned(),
         };
@@ -80,7 +78,7 @@ impl Writer<'_> {
     /// What a suspension keeps from the objects although they are those that are asked for. Who sets a deletion policy waits for
     /// `Ready` before the deployment is deleted.
     fn unapplied(&self) -> Option<Summary> {
-        let Installation::Applied { applied, differences, .. } = &self.memory.installation else { return None };
+        let Installation::Applied { applied, differences, .. } = self.memory.installation() else { return None };
         if !self.observed.deployment.spec.suspend {
             return None;
         }
@@ -166,8 +164,7 @@ impl Writer<'_> {
 
     /// Whether it failed because something that the bundle needs is not in the cluster.
     fn awaits_kinds(&self, failure: &Failure) -> bool {
-        let is_of_failure = |(release, _): &(Release, Vec<Missing>)| *release == failure.release;
-        failure.problem.stage == Stage::Missing || self.memory.waits_for_kinds.as_ref().is_some_and(is_of_failure)
+        failure.problem.stage == Stage::Missing || self.memory.waits_for_kinds(&failure.release)
     }
 
     /// What runs although an upgrade failed, for those who read only this.
@@ -193,8 +190,8 @@ impl Writer<'_> {
     }
 
     fn observed_summary(&self) -> Summary {
-        match &self.memory.installation {
-            _ if self.memory.is_refetching => Summary::Working {
+        match self.memory.installation() {
+            _ if self.memory.is_refetching() => Summary::Working {
                 reason: reason::PROGRESSING,
                 message: "Fetching the content again: it is not in the store".to_owned(),
             },
@@ -226,7 +223,7 @@ impl Writer<'_> {
 
     /// Why nothing is known of the health of the objects.
     pub(super) fn unseen(&self) -> &'static str {
-        match &self.memory.installation {
+        match self.memory.installation() {
             Installation::Partial { .. } if self.is_doubted => {
                 "the objects are not as they were installed, and have not been applied again yet"
             }
@@ -274,7 +271,7 @@ impl Writer<'_> {
 
     /// What is left as it is because it says so, of the release and of what left it.
     fn paused(&self) -> Vec<String> {
-        let Installation::Applied { pruning, differences, .. } = &self.memory.installation else { return Vec::new() };
+        let Installation::Applied { pruning, differences, .. } = self.memory.installation() else { return Vec::new() };
         let declared = differences.paused.iter().map(ToString::to_string);
         let held = match pruning {
             Pruning::Held { objects } => Some(objects),
@@ -296,7 +293,7 @@ impl Writer<'_> {
             message.push_str("; left in the cluster, not owned any more: ");
             message.push_str(&bounded(&lines, "; "));
         }
-        if let Installation::Applied { differences, .. } = &self.memory.installation
+        if let Installation::Applied { differences, .. } = self.memory.installation()
             && !differences.used.is_empty()
         {
             message.push_str("; used as they are, and not changed: ");

@@ -14,7 +14,7 @@ use rukpak_plan::applied::Tracked;
 use rukpak_plan::decide::{Decision, decide, next};
 use rukpak_plan::fingerprint::Drift;
 use rukpak_plan::health::{Health, State};
-use rukpak_plan::memory::{Installation, later};
+use rukpak_plan::memory::later;
 use rukpak_plan::observed::Observed;
 use rukpak_plan::retry::{self, Class};
 use rukpak_plan::status::status;
@@ -110,7 +110,7 @@ impl Run<'_> {
         }
         let report = status(&self.observed, &self.world.memory, &self.world.objects, now);
         self.write_status(report.status)?;
-        self.world.memory.released.clear();
+        self.world.memory.learn_reported();
         ended.next = next(&self.observed, &self.world.memory, now);
         Ok(())
     }
@@ -145,9 +145,7 @@ impl Run<'_> {
             Decision::Discover(release) => panic!("nothing of {release:?} is missing"),
             Decision::Prune(release) => {
                 let pruning = self.prune(Version::of(&release))?;
-                if let Installation::Applied { pruning: known, .. } = &mut self.world.memory.installation {
-                    *known = pruning;
-                }
+                self.world.memory.learn_pruned(&release, pruning);
             }
         }
         Ok(())

@@ -58,7 +58,7 @@ impl Run<'_> {
         let inventory = status.inventory.get_or_insert_default();
         release.begin_in(inventory, self.world.now);
         self.write_status(status)?;
-        self.world.memory.learn_begun(&mut self.observed, &plan(release));
+        self.world.memory.learn_begun(&self.observed, &plan(release));
         self.observed.drifted.clear();
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Run<'_> {
 
     fn apply_one(&mut self, name: &'static str, version: Version) -> Result<(), Unwritten> {
         let is_refused = version.is_refused() && name == "d";
-        let left = self.world.memory.repairs.get(&key(name)).is_some_and(|repairs| !repairs.relinquished().is_empty());
+        let left = self.world.memory.is_contested(&key(name));
         self.write(|world| {
             if is_refused {
                 return Err(Class::Terminal);
@@ -108,7 +108,7 @@ impl Run<'_> {
 
     /// Whatever is in the cluster and not of the release goes.
     pub(super) fn prune(&mut self, version: Version) -> Result<Pruning, Stop> {
-        let attempts = match &self.world.memory.installation {
+        let attempts = match self.world.memory.installation() {
             Installation::Applied { pruning: Pruning::Pending { attempts, .. }, .. } => attempts + 1,
             _ => 1,
         };
@@ -161,7 +161,7 @@ impl Run<'_> {
             let name = NAMES.into_iter().find(|name| *name == key.name).unwrap();
             self.count(key, name);
             let result = self.apply_one(name, version);
-            let repairs = self.world.memory.repairs.entry(key.clone()).or_default();
+            let repairs = self.world.memory.repairs_of(key);
             match result {
                 Ok(()) => {
                     let live = self.world.cluster[name].metadata();
@@ -176,9 +176,7 @@ impl Run<'_> {
                 }
             }
         }
-        if let Installation::Applied { applied, .. } = &mut self.world.memory.installation {
-            *applied = applied.again(&[], &self.world.objects);
-        }
+        self.world.memory.learn_objects(&BTreeSet::new(), &self.world.objects);
         if self.observed.drifted.is_empty() {
             self.world.memory.learn_repaired();
         }
@@ -192,7 +190,7 @@ impl Run<'_> {
 
     fn count(&mut self, key: &ObjectKey, name: &str) {
         let Some(live) = self.world.cluster.get(name) else { return };
-        let repairs = self.world.memory.repairs.entry(key.clone()).or_default();
+        let repairs = self.world.memory.repairs_of(key);
         let Some(set) = repairs.set().cloned() else { return };
         let taken = fields::taken(&set, &live.metadata(), FIELD_MANAGER);
         repairs.count(taken, self.world.now);

@@ -140,7 +140,7 @@ impl Bases {
         Basis {
             why,
             installed: body(&self.installed),
-            relinquished: run.view.memory.repairs.get(&step.key).map(rukpak_plan::conflict::Repairs::relinquished),
+            relinquished: run.view.memory.relinquished(&step.key),
             ignored: Ignored::of(&run.view.observed.deployment.spec, &step.key),
             is_forced: taken_back.and_then(|plan| plan.steps.get(&step.key)).is_some_and(|step| step.is_forced),
         }
@@ -189,7 +189,7 @@ pub(super) async fn apply(run: &Run, plan: &Plan, why: Why, members: &Members, b
                 Ok(Outcome::Applied(written, kept)) => {
                     done.kept.extend(kept);
                     let set = fields::applied(&written.metadata, FIELD_MANAGER);
-                    let set = set.filter(|_| run.view.memory.repairs.contains_key(&key)).cloned();
+                    let set = set.filter(|_| run.view.memory.is_repaired(&key)).cloned();
                     done.own.extend(set.map(|set| (key, set)));
                 }
                 Ok(Outcome::Used) => drop(done.used.insert(key)),

@@ -43,7 +43,7 @@ pub(super) async fn ask(
     bases: &Bases,
 ) -> Result<(), Stopped> {
     // What was asked about another release stands, while the installed one is applied again.
-    run.view.memory.question.take_if(|question| is_of_release(&question.spec.binds, &plan.release));
+    run.view.memory.forget_question(|question| is_of_release(&question.spec.binds, &plan.release));
     let Some(objects) = objects.filter(|_| may_ask(&run.view.observed, why, &plan.release)) else { return Ok(()) };
     let is_there = |key: &ObjectKey| members.fingerprint(key, &run.view.owner).is_some();
     let mut changes = Changes::between(bases.installed.as_ref(), plan, is_there);
@@ -67,7 +67,7 @@ pub(super) async fn ask(
     if question.answer == Answer::Yes {
         tracing::info!(deployment = %run.view.owner.name, plan = question.name, "Plan is approved");
     }
-    run.view.memory.question = Some(Box::new(question));
+    run.view.memory.learn_asked(question);
     problem.map_or(Ok(()), |problem| Err(Stopped::Failed(problem)))
 }
 
@@ -213,12 +213,12 @@ pub(in crate::deployment) async fn settle(run: &mut Run) {
     let plans = of(&run.view);
     let wanted = target(&run.view.observed, &run.view.memory, run.view.reads.now()).wanted;
     let is_asked_still = |binds: &PlanBinding| wanted.as_ref().is_none_or(|wanted| is_of_release(binds, wanted));
-    run.view.memory.question.take_if(|question| !is_asked_still(&question.spec.binds));
+    run.view.memory.forget_question(|question| !is_asked_still(&question.spec.binds));
     let applied = run.view.memory.applied().cloned();
     let situation = Situation {
         owner: &run.view.owner,
         observed: &run.view.observed,
-        question: run.view.memory.question.as_deref(),
+        question: run.view.memory.question(),
         applied: applied.as_ref(),
         wanted: wanted.as_ref(),
     };
@@ -230,7 +230,7 @@ pub(in crate::deployment) async fn settle(run: &mut Run) {
         }
     }
     if wanted.is_some() && wanted == applied {
-        run.view.memory.question = None;
+        run.view.memory.forget_question(|_| true);
     }
 }
 
@@ -269,7 +269,8 @@ pub(super) fn renderings(view: &View) -> BTreeSet<Digest> {
     let plans = of(view);
     let planned = plans.iter().filter(|plan| !is_over(plan)).filter_map(|plan| rendering(plan));
     // The watch may not have shown the one that was just made.
-    let asked = view.memory.question.iter().filter_map(|question| question.spec.rendering.as_ref()?.parse().ok());
+    let asked =
+        view.memory.question().into_iter().filter_map(|question| question.spec.rendering.as_ref()?.parse().ok());
     planned.chain(asked).collect()
 }
 
@@ -278,7 +279,7 @@ pub(super) fn rendered(view: &View, release: Release) -> Release {
     if release.rendering.is_some() {
         return release;
     }
-    let asked = view.memory.question.as_ref().filter(|question| is_of_release(&question.spec.binds, &release));
+    let asked = view.memory.question().filter(|question| is_of_release(&question.spec.binds, &release));
     let asked = asked.and_then(|question| question.spec.rendering.as_ref()?.parse().ok());
     let plans = of(view);
     let mut planned = plans.iter().filter(|plan| !is_over(plan) && is_of_release(&plan.spec.binds, &release));

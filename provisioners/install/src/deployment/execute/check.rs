@@ -27,16 +27,15 @@ const PARALLEL: usize = 16;
 
 /// A release that waits for kinds is not loaded, rendered and planned again each time that somebody looks whether they are served.
 pub(super) async fn still_missing(view: &mut View, release: &Release, why: Why) -> Result<(), Stopped> {
-    let Some((_, missing)) =
-        view.memory.waits_for_kinds.take_if(|(waiting, _)| waiting == release && why.policy().waits_for_kinds)
-    else {
+    if !why.policy().waits_for_kinds {
         return Ok(());
-    };
+    }
+    let Some(missing) = view.memory.take_unserved(release) else { return Ok(()) };
     for MissingKind { api_version, kind } in missing.iter().map(|missing| &missing.kind) {
         // Without an answer the installation asks again, and tells of it.
         if let Ok(None) = view.reads.kinds.get(api_version, kind).await {
             let refusal = refusal(&missing, why);
-            view.memory.waits_for_kinds = Some((release.clone(), missing));
+            view.memory.learn_unserved(release.clone(), missing);
             return Err(refusal);
         }
     }
@@ -50,7 +49,7 @@ pub(super) fn refuse_missing(view: &mut View, plan: &Plan, why: Why) -> Result<(
         return Ok(());
     }
     let refusal = refusal(&blocking, why);
-    view.memory.waits_for_kinds = Some((plan.release.clone(), blocking));
+    view.memory.learn_unserved(plan.release.clone(), blocking);
     Err(refusal)
 }
 

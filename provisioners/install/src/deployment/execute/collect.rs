@@ -35,11 +35,11 @@ pub(in crate::deployment) async fn keep(
 ) -> Result<(), rukpak_store::Error> {
     let mut wanted = contents(status);
     wanted.extend(approval::renderings(&run.view));
-    if run.view.memory.kept_contents.as_ref() == Some(&wanted) {
+    if run.view.memory.keeps(&wanted) {
         return Ok(());
     }
     if set_refs(run, wanted.clone()).await? {
-        run.view.memory.kept_contents = Some(wanted);
+        run.view.memory.learn_kept(wanted);
     }
     Ok(())
 }

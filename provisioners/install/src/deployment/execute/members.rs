@@ -106,8 +106,8 @@ fn staying(view: &View, kind: &InventoryKind, plan: &Plan) -> Option<BTreeMap<Ob
 
 /// Whether each write of the release before was answered.
 fn is_clean(view: &View) -> bool {
-    let is_applied = matches!(view.memory.installation, Installation::Applied { pruning: Pruning::Done, .. });
-    is_applied && view.memory.failed_upgrade.is_none()
+    let is_applied = matches!(view.memory.installation(), Installation::Applied { pruning: Pruning::Done, .. });
+    is_applied && !view.memory.is_upgrade_held()
 }
 
 /// Lists everything of ours, of the kinds that were ever used.
@@ -291,7 +291,7 @@ async fn all_kinds(view: &View) -> BTreeSet<InventoryKind> {
 /// finished is applied whole.
 pub(super) fn settled(view: &View, plan: &Plan, members: &Members, bases: &Bases) -> BTreeSet<ObjectKey> {
     let (Some(installed), Installation::Applied { applied, differences, .. }) =
-        (&bases.installed, &view.memory.installation)
+        (&bases.installed, view.memory.installation())
     else {
         return BTreeSet::new();
     };
@@ -312,9 +312,7 @@ pub(super) fn settled(view: &View, plan: &Plan, members: &Members, bases: &Bases
         };
         applied.fingerprint.drift(&now) == Drift::None && !now.is_paused()
     };
-    let is_contested =
-        |key: &ObjectKey| view.memory.repairs.get(key).is_some_and(|repairs| !repairs.relinquished().is_empty());
     // What is left as it is has to be told again, too.
     let unchanged = plan.steps.values().filter(|step| !bases.is_changed(step) && !step.is_paused).map(|step| &step.key);
-    unchanged.filter(|key| stands(key) && !is_contested(key)).cloned().collect()
+    unchanged.filter(|key| stands(key) && !view.memory.is_contested(key)).cloned().collect()
 }

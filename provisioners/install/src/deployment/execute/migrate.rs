@@ -130,15 +130,15 @@ pub(super) async fn migrate(
                 continue;
             }
             let definition = (live.metadata.uid.clone(), live.metadata.generation);
-            let known = run.view.memory.rewrites.remove(&migration.crd);
+            let known = run.view.memory.take_rewrite(&migration.crd);
             let known = known.or_else(|| recorded(run, &migration.crd)).filter(|known| known.is_of(&definition));
             let mut rewrite = known.unwrap_or_else(|| Rewrite::new(definition));
             let rewritten = rewrite_all(run, &migration, &mut rewrite, can_go_back).await;
             let (_, objects) = rewrite.progress();
-            run.view.memory.rewrites.insert(migration.crd.clone(), rewrite);
+            run.view.memory.learn_rewritten(&migration.crd, rewrite);
             rewritten?;
             if clear(run, step, &live, &migration, can_go_back).await? {
-                run.view.memory.rewrites.remove(&migration.crd);
+                run.view.memory.take_rewrite(&migration.crd);
                 tell(run, &news::migration_succeeded(&migration.crd, &migration.to, objects));
             }
         }
@@ -149,7 +149,7 @@ pub(super) async fn migrate(
 /// Whether the migration of this very CRD has begun: objects are being rewritten, so it was proved that they can be.
 pub(super) fn is_begun(run: &Run, crd: &str, live: &ObjectMeta) -> bool {
     let definition = (live.uid.clone(), live.generation);
-    let known = run.view.memory.rewrites.get(crd);
+    let known = run.view.memory.rewrite(crd);
     known.is_some_and(|known| known.is_of(&definition))
         || recorded(run, crd).is_some_and(|recorded| recorded.is_of(&definition))
 }

@@ -89,7 +89,7 @@ pub(super) async fn find_leaving(view: &View, members: &Members, bases: &Bases, 
 pub(super) async fn again(run: &mut Run, release: &Release) -> Result<(), Superseded> {
     let kinds = run.view.observed.inventory().kinds.into_iter().collect();
     let members = members::list(&run.view, &kinds, Why::Resync).await;
-    let Installation::Applied { applied, differences, .. } = &run.view.memory.installation else { return Ok(()) };
+    let Installation::Applied { applied, differences, .. } = run.view.memory.installation() else { return Ok(()) };
     let system_namespace = &run.view.reads.settings.system_namespace;
     let mut declared = applied.declared(&run.view.tracker.tracked().objects, system_namespace);
     declared.extend(differences.paused.iter().cloned());
@@ -103,11 +103,7 @@ pub(super) async fn again(run: &mut Run, release: &Release) -> Result<(), Supers
         run.confirm().await?;
     }
     let pruned = remove(run, leaving, failed, members).await?;
-    if let Installation::Applied { applied, pruning, .. } = &mut run.view.memory.installation
-        && applied.release() == release
-    {
-        *pruning = pruned;
-    }
+    run.view.memory.learn_pruned(release, pruned);
     Ok(())
 }
 
@@ -171,7 +167,7 @@ async fn remove(
     mut failed: Vec<String>,
     members: Members,
 ) -> Result<Pruning, Superseded> {
-    let (attempts, unanswered) = match &run.view.memory.installation {
+    let (attempts, unanswered) = match run.view.memory.installation() {
         Installation::Applied { pruning: Pruning::Pending { attempts, unanswered, .. }, .. } => {
             (attempts.saturating_add(1), *unanswered)
         }
@@ -251,7 +247,7 @@ pub(super) async fn pass(run: &mut Run, mut pass: Pass) -> Outcome {
 /// Remembers what was left without an owner until a status says so, whatever becomes of this reconcile.
 fn note(view: &mut View, released: Vec<ReleasedObject>) {
     if !released.is_empty() {
-        view.memory.released.extend(released.iter().cloned());
+        view.memory.learn_released(released.iter().cloned());
         let inventory = view.observed.status.inventory.get_or_insert_default();
         prune::add_released(&mut inventory.released, released);
     }
@@ -415,7 +411,7 @@ pub(crate) async fn look_at_released(view: &mut View) {
     let listed = view.observed.inventory().released;
     for object in listed {
         if !is_left(view, &object).await {
-            view.memory.released.retain(|known| !prune::is_same_object(known, &object));
+            view.memory.forget_released(|known| prune::is_same_object(known, &object));
             if let Some(inventory) = &mut view.observed.status.inventory {
                 inventory.released.retain(|known| !prune::is_same_object(known, &object));
             }

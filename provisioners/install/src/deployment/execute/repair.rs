@@ -10,7 +10,7 @@ use rukpak_crds::{Inventory, InventoryKind};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::{Applied, Objects};
 use rukpak_plan::kind::is_crd;
-use rukpak_plan::memory::{Installation, Problem, Stage};
+use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::opt_out::Ignored;
 use rukpak_plan::plan::Missing;
 use rukpak_plan::resolve::{Basis, Why};
@@ -102,9 +102,7 @@ fn resume_shared(view: &mut View, keys: &BTreeSet<ObjectKey>, used: Vec<String>)
     for key in keys {
         view.reads.trackers.block(&view.owner.name, key);
     }
-    if let Installation::Applied { differences, .. } = &mut view.memory.installation {
-        differences.used = used;
-    }
+    view.memory.learn_used(used);
 }
 
 /// What the status says is missing, if it still is: `None` if a kind is served by now, or nobody can say.
@@ -155,7 +153,8 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
     };
     run.view.tracker.tracked().missing_groups = plan.missing_groups();
     // A certificate whose Secret was lost is made again, and then whatever trusts it has to be applied as well.
-    if plan.authorities != run.view.memory.authorities && run.view.memory.authorities.is_some() {
+    let authorities = run.view.memory.authorities();
+    if authorities.is_some() && plan.authorities.as_ref() != authorities {
         return Ended::NeedsInstall(Why::Renewal);
     }
     let drifted = plan.steps.values().filter(|step| objects.contains(&step.key));
@@ -204,7 +203,7 @@ pub(super) async fn repair(run: &mut Run, release: &Release, objects: BTreeSet<O
 fn refuse(view: &mut View, plan: &Plan, objects: BTreeSet<ObjectKey>, problem: Problem) -> Ended {
     let now = view.reads.now();
     for key in objects {
-        view.memory.repairs.entry(key).or_default().failed(problem.class, now);
+        view.memory.repairs_of(&key).failed(problem.class, now);
     }
     view.memory.learn_unrepaired(&view.observed, plan.release.clone(), problem, now);
     Ended::Done
@@ -225,15 +224,12 @@ fn give_up(view: &mut View, plan: &Plan, failed: &Failed) -> Ended {
 
 /// Fingerprints of repaired objects are new, and the digest over them.
 fn refresh_proof(view: &mut View) {
-    if let Installation::Applied { applied, differences, .. } = &mut view.memory.installation {
-        let tracked = view.tracker.tracked();
-        // What was inherited is not somebody else's any more.
-        let is_shared = |key: &&ObjectKey| is_namespace(key) || is_crd(key);
-        let own: BTreeSet<String> = tracked.objects.keys().filter(is_shared).map(used_name).collect();
-        differences.used.retain(|used| !own.contains(used));
-        *applied = applied.again(&differences.used, &tracked.objects);
-    }
-    if view.tracker.tracked().drifted.is_empty() {
+    let tracked = view.tracker.tracked();
+    // What was inherited is not somebody else's any more.
+    let is_shared = |key: &&ObjectKey| is_namespace(key) || is_crd(key);
+    let own: BTreeSet<String> = tracked.objects.keys().filter(is_shared).map(used_name).collect();
+    view.memory.learn_objects(&own, &tracked.objects);
+    if tracked.drifted.is_empty() {
         view.memory.learn_repaired();
     }
 }
@@ -254,15 +250,10 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> (Vec<put::Error>, bool)
     let (mut failed, mut put_back, now) = (Vec::new(), Vec::new(), run.view.reads.now());
     let is_lost = results.iter().flatten().any(|repaired| matches!(repaired, Repaired::Lost));
     for (step, result) in steps.iter().zip(results) {
-        if let (Ok(repaired), Installation::Applied { differences, .. }) = (&result, &mut run.view.memory.installation)
-        {
-            if matches!(repaired, Repaired::Paused) {
-                differences.paused.insert(step.key.clone());
-            } else {
-                differences.paused.remove(&step.key);
-            }
+        if let Ok(repaired) = &result {
+            run.view.memory.learn_paused(&step.key, matches!(repaired, Repaired::Paused));
         }
-        let repairs = run.view.memory.repairs.entry(step.key.clone()).or_default();
+        let repairs = run.view.memory.repairs_of(&step.key);
         match result {
             Ok(Repaired::Applied { is_changed, is_restored, set }) => {
                 repairs.repaired(is_changed, set, now);
@@ -290,7 +281,7 @@ async fn read(view: &View, step: &Step) -> Result<Option<Written>, put::Error> {
 
 /// Counts the fields that others took; those taken too often are relinquished.
 fn count(view: &mut View, step: &Step, live: &Written) {
-    let repairs = view.memory.repairs.entry(step.key.clone()).or_default();
+    let repairs = view.memory.repairs_of(&step.key);
     let Some(set) = repairs.set().cloned() else { return };
     let mut taken = fields::taken(&set, &live.metadata, FIELD_MANAGER);
     let ignored = Ignored::of(&view.observed.deployment.spec, &step.key);
@@ -389,7 +380,7 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
     if !is_owned || !is_as_applied {
         still_wanted(run, step).await?;
     }
-    let relinquished = run.view.memory.repairs.get(&step.key).map(rukpak_plan::conflict::Repairs::relinquished);
+    let relinquished = run.view.memory.relinquished(&step.key);
     let ignored = Ignored::of(&run.view.observed.deployment.spec, &step.key);
     let basis = Basis { why: Why::Repair, installed: Some(step.body()), relinquished, ignored, is_forced: false };
     match once_served(run, step, known, &basis).await? {

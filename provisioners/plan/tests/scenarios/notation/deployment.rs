@@ -8,7 +8,6 @@ use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus, ContestedField, DeletionPolicy, IgnoredDifference,
     Inventory, Pending, Pin, Progress, ReleasedObject, Revision, RevisionResult, ServiceAccountReference,
 };
-use rukpak_plan::Release;
 use rukpak_plan::applied::{Applied, Objects, rendered_for};
 use rukpak_plan::health::{Health, State};
 use rukpak_plan::memory::{Differences, Memory};
@@ -16,6 +15,7 @@ use rukpak_plan::observed::{Dependencies, Desired, Observed};
 use rukpak_plan::plan::Missing;
 use rukpak_plan::prune::Pruning;
 use rukpak_plan::retry::Class;
+use rukpak_plan::{Plan, Release};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -113,7 +113,13 @@ impl Scene {
             Self { observed, memory: Memory::default(), objects: Objects::new(), now: world::at(world::now(), "-1h")? };
         if let Some(installed) = &given.installed {
             state.observed.desired = desired(installed)?;
-            state.applied(&world::release(installed), Pruning::Done, Differences::default(), Vec::new())?;
+            let release = world::release(installed);
+            if let Some(due) = &given.renewal {
+                let due = Some(world::at(world::now(), due)?.into());
+                let plan = Plan { certificates_due: due, ..world::plan(&release, Vec::new()) };
+                state.memory.learn_begun(&state.observed, &plan);
+            }
+            state.applied(&release, Pruning::Done, Differences::default(), Vec::new())?;
             state.report();
         }
         state.now = world::now();
@@ -147,8 +153,7 @@ impl Scene {
             self.inventory().contested = lines.iter().map(|line| contested(line)).collect::<Result<_, Error>>()?;
         }
         if let Some(due) = &given.renewal {
-            let due = world::at(self.now, due)?;
-            (self.inventory().certificates_renewal, self.memory.certificates_due) = (Some(due), Some(due));
+            self.inventory().certificates_renewal = Some(world::at(self.now, due)?);
         }
         Ok(())
     }

@@ -156,25 +156,28 @@ impl Event {
                 scene.memory.begin_resuming(now);
                 scene.memory.learn_differs(&release);
             }
-            Self::Created(since) => scene.memory.created_bundle = Some(created(scene, &since)?),
+            Self::Created(since) => {
+                let (bundle, since) = created(scene, &since)?;
+                scene.memory.learn_created(bundle, since);
+            }
             Self::AwaitsLists(since) => {
                 scene.memory.begin_resuming(world::at(now, &since)?);
                 scene.memory.await_lists(now);
             }
-            Self::Refetching => scene.memory.is_refetching = true,
+            Self::Refetching => scene.memory.learn_refetching(),
             Self::Repaired(names) => repaired(scene, &names, true),
             Self::Unchanged(names) => repaired(scene, &names, false),
             Self::Unrepaired(unrepaired) => unrepaired.happen(scene)?,
             Self::Taken(Theirs { object, field, manager }) => {
                 let taken = Taken { manager, subresource: String::new(), path: path(&field) };
-                scene.memory.repairs.entry(world::key(&object)).or_default().count(vec![taken], now);
+                scene.memory.repairs_of(&world::key(&object)).count(vec![taken], now);
             }
             Self::Gone => scene.memory.learn_gone(now),
             Self::ConditionChanged => scene.memory.learn_condition_changed(),
             Self::Released(lines) => {
                 for line in &lines {
                     let released = released(line)?;
-                    scene.memory.released.push(released.clone());
+                    scene.memory.learn_released([released.clone()]);
                     scene.inventory().released.push(released);
                 }
             }
@@ -212,7 +215,7 @@ fn resume(scene: &mut Scene, release: &str) {
 fn begin(scene: &mut Scene, release: &str) {
     let (plan, since) = (world::plan(&world::release(release), Vec::new()), scene.now);
     plan.release.begin_in(scene.inventory(), since);
-    scene.memory.learn_begun(&mut scene.observed, &plan);
+    scene.memory.learn_begun(&scene.observed, &plan);
     scene.observed.drifted.clear();
 }
 
@@ -299,7 +302,7 @@ impl But {
 fn repaired(scene: &mut Scene, names: &[String], is_changed: bool) {
     for name in names {
         let key = world::key(name);
-        scene.memory.repairs.entry(key.clone()).or_default().repaired(is_changed, None, scene.now);
+        scene.memory.repairs_of(&key).repaired(is_changed, None, scene.now);
         scene.observed.drifted.remove(&key);
     }
     if scene.observed.drifted.is_empty() {
@@ -311,7 +314,7 @@ impl Unrepaired {
     fn happen(self, scene: &mut Scene) -> Result<(), Error> {
         let class = class(&self.class)?;
         for name in &self.objects {
-            scene.memory.repairs.entry(world::key(name)).or_default().failed(class, scene.now);
+            scene.memory.repairs_of(&world::key(name)).failed(class, scene.now);
         }
         let problem = Problem { stage: Stage::Repair, message: self.message, class, can_go_back: false };
         let release = scene.memory.applied().cloned().ok_or("nothing is applied")?;

@@ -259,7 +259,7 @@ async fn unsafe_changes(
         }
     };
     // Said at the first attempt, not at each.
-    let is_first = view.memory.failure.is_none() && view.memory.failed_upgrade.is_none();
+    let is_first = !view.memory.has_failed();
     for warning in report.warnings().filter(|_| is_first) {
         tracing::warn!(deployment = %view.owner.name, crd = step.key.name, %warning, "the upgrade of a CRD may break clients");
     }
