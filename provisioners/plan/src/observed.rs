@@ -15,12 +15,13 @@ use crate::retry::Class;
 /// So many revisions are kept where the deployment does not say.
 const DEFAULT_HISTORY: usize = 5;
 
-/// Everything that decisions about a BundleDeployment are made from, beside what is remembered of it.
+/// Everything that decisions about a BundleDeployment are made from, beside what is remembered of it. What a later read shows takes the
+/// place of an earlier one, and so does the answer to a write; nothing else changes it.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The BundleDeployment; its status may be older than [`Self::status`].
     pub deployment: Arc<BundleDeployment>,
-    /// The status as it is, or as it was last decided.
+    /// The status as it was read, or written since.
     pub status: BundleDeploymentStatus,
     /// The Bundle that the template asks for.
     pub desired: Desired,

@@ -37,8 +37,14 @@ pub struct Report {
     pub is_settled: bool,
 }
 
-/// The status of a deployment of which `objects` are in the cluster.
-pub fn status(observed: &Observed, memory: &Memory, objects: &Objects, now: Timestamp) -> Report {
+/// The status of a deployment of which `objects` are in the cluster. It begins with `draft`: the last one, and what was noted since.
+pub fn status(
+    observed: &Observed,
+    draft: &BundleDeploymentStatus,
+    memory: &Memory,
+    objects: &Objects,
+    now: Timestamp,
+) -> Report {
     let target = target(observed, memory, now);
     let is_doubted = is_doubted(observed, memory);
     let complaints = match memory.installation() {
@@ -55,7 +61,7 @@ pub fn status(observed: &Observed, memory: &Memory, objects: &Objects, now: Time
         are_healthy: are_healthy(objects),
         is_known_unhealthy: !known_complaints(objects).is_empty(),
         now,
-        status: observed.status.clone(),
+        status: draft.clone(),
     };
     writer.status.observed_generation = observed.deployment.metadata.generation;
     writer.acknowledge();

@@ -170,7 +170,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     hooks::leave_out_run(&run.view, &mut plan, why).await?;
 
     let mut bases = bases(run, &plan, why).await?;
-    let kinds: BTreeSet<InventoryKind> = run.view.observed.inventory().kinds.into_iter().collect();
+    let kinds = run.view.kinds();
     let members = members::before(&run.view, &kinds, why, &plan).await;
     if run.view.observed.was_applied(release) {
         plan.leave_out_finished(|key| members.fingerprint(key, &run.view.owner).is_some());
@@ -260,7 +260,7 @@ async fn bases(run: &Run, plan: &Plan, why: Why) -> Result<Bases, Stopped> {
 
 /// Writes ahead: the kinds that will be used, and what is about to be installed in place of what is. Returns whether that was news.
 async fn intend(run: &mut Run, kinds: BTreeSet<InventoryKind>, plan: &Plan) -> Result<bool, Error> {
-    let mut status = run.view.observed.status.clone();
+    let mut status = run.view.draft.clone();
     let inventory = status.inventory.get_or_insert_default();
     inventory.kinds = kinds.into_iter().collect();
     let since = run.view.reads.now();
@@ -343,7 +343,7 @@ fn note_taken_back(view: &mut View, plan: &Plan) {
         })
     };
     view.memory.forget_released(is_back);
-    if let Some(inventory) = &mut view.observed.status.inventory {
+    if let Some(inventory) = &mut view.draft.inventory {
         inventory.released.retain(|object| !is_back(object));
     }
 }
@@ -357,7 +357,7 @@ fn forget_kinds(view: &mut View, plan: &Plan, unlisted: &[InventoryKind], prunin
     let is_missing = |kind: &InventoryKind| {
         plan.missing.iter().any(|missing| missing.kind.group() == kind.group && missing.kind.kind == kind.kind)
     };
-    if let Some(inventory) = &mut view.observed.status.inventory {
+    if let Some(inventory) = &mut view.draft.inventory {
         inventory.kinds.retain(|kind| used.contains(kind) || unlisted.contains(kind) || is_missing(kind));
     }
 }

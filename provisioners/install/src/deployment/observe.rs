@@ -2,7 +2,7 @@
 
 mod bundles;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY};
-use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
+use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, InventoryKind};
 use rukpak_format::Proxy;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::{complaints, rendered_for, using};
@@ -34,6 +34,8 @@ pub(crate) use bundles::{desired, generated, is_generated, owned};
 pub(crate) struct View {
     pub owner: Owner,
     pub observed: Observed,
+    /// What the next status begins with: the last one, and what was noted since.
+    pub draft: BundleDeploymentStatus,
     pub memory: Memory,
     pub tracker: Arc<Tracker>,
     /// The proxy that operators are told of in this reconcile.
@@ -67,9 +69,10 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
 
     let tracker = context.reads.trackers.of(&owner);
     let mut memory = tracker.take_memory();
-    let mut status = deployment.status.clone().unwrap_or_default();
+    let status = deployment.status.clone().unwrap_or_default();
+    let mut draft = status.clone();
     if !memory.released().is_empty() {
-        let inventory = status.inventory.get_or_insert_default();
+        let inventory = draft.inventory.get_or_insert_default();
         add_released(&mut inventory.released, memory.released().iter().cloned());
     }
 
@@ -84,7 +87,7 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
         dependencies: dependencies(&context.reads, &deployment),
         dependants: dependants(&context.reads, &owner.name),
         foreign_bundles: bundles::foreign(&context.reads, &owner, &deployment),
-        drifted: std::collections::BTreeSet::new(),
+        drifted: BTreeSet::new(),
         is_touched,
         is_unblocked,
         health_gate: context.reads.settings.health_gate,
@@ -102,7 +105,7 @@ pub(crate) fn observe(deployment: Arc<BundleDeployment>, context: Arc<Context>) 
 
     let writer = StatusWriter::new(&context.client, &*deployment, deployment.status.as_ref());
     let objects = context.cluster.writer(deployment.spec.service_account.as_ref());
-    let view = View { owner, observed, memory, tracker, proxy, reads: context.reads.clone() };
+    let view = View { owner, observed, draft, memory, tracker, proxy, reads: context.reads.clone() };
     Ok(Some(Run { view, context, objects, writer, confirmed: Mutex::new(Instant::now()) }))
 }
 
@@ -129,6 +132,11 @@ impl View {
     /// The same, and which CRDs of other BundleDeployments it uses.
     pub fn renderer_using(&self, release: &rukpak_plan::Release, used: &[String]) -> String {
         using(&self.renderer(release), used)
+    }
+
+    /// The kinds that may have objects of the deployment.
+    pub fn kinds(&self) -> BTreeSet<InventoryKind> {
+        self.draft.inventory.iter().flat_map(|inventory| inventory.kinds.iter().cloned()).collect()
     }
 
     /// Takes what the watches have put into the inbox: objects that really differ from what was applied.
@@ -203,7 +211,8 @@ impl Run {
     /// A conflict if the deployment was changed meanwhile.
     pub async fn write(&mut self, status: BundleDeploymentStatus) -> Result<bool, Error> {
         let is_written = self.writer.write(&status, &self.context.written).await.map_err(Error::Status)?;
-        self.view.observed.status = status;
+        self.view.observed.status.clone_from(&status);
+        self.view.draft = status;
         Ok(is_written)
     }
 

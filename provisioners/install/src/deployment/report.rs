@@ -40,7 +40,7 @@ pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, 
     let before = run.view.observed.deployment.status.clone().unwrap_or_default();
     let Report { status, is_settled } = {
         let tracked = run.view.tracker.tracked();
-        status(&run.view.observed, &run.view.memory, &tracked.objects, run.view.reads.now())
+        status(&run.view.observed, &run.view.draft, &run.view.memory, &tracked.objects, run.view.reads.now())
     };
     execute::collect::keep(run, &status).await.map_err(Error::Store)?;
     run.write(status).await?;
@@ -95,7 +95,7 @@ pub(super) async fn progress(
     now: Timestamp,
 ) -> Result<(), Error> {
     let generation = run.view.observed.deployment.meta().generation;
-    let mut status = run.view.observed.status.clone();
+    let mut status = run.view.draft.clone();
     for (type_, truth) in [(READY, ConditionStatus::Unknown), (RECONCILING, ConditionStatus::True)] {
         status.conditions.set(
             NewCondition { type_, status: truth, reason: reason::PROGRESSING, message },
@@ -221,7 +221,7 @@ pub(super) async fn deletion(run: &mut Run, removed: Option<Vec<String>>) -> Res
             format!("waiting until these objects are gone: {}", left.join("; "))
         }
     };
-    let mut status = run.view.observed.status.clone();
+    let mut status = run.view.draft.clone();
     let new = NewCondition { type_: "Deleting", status: ConditionStatus::True, reason: "Deleting", message: &message };
     status.conditions.set(new, run.view.observed.deployment.meta().generation, run.view.reads.now());
     run.write(status).await?;

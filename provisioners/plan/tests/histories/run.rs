@@ -108,7 +108,7 @@ impl Run<'_> {
                 }
             }
         }
-        let report = status(&self.observed, &self.world.memory, &self.world.objects, now);
+        let report = status(&self.observed, &self.observed.status, &self.world.memory, &self.world.objects, now);
         self.write_status(report.status)?;
         self.world.memory.learn_reported();
         ended.next = next(&self.observed, &self.world.memory, now);

@@ -176,7 +176,7 @@ pub(super) async fn hold_up(view: &View, release: &Release, why: Why) -> Result<
 /// Stops where an OperatorCondition of ours says no. Of ours is what is there with our labels: also what was begun and never applied
 /// whole, and also where the content of the installed release is lost.
 pub(super) async fn ask_operator(view: &View) -> Result<(), Problem> {
-    let kinds = view.observed.inventory().kinds.into_iter().filter(hold::is_of_operator_conditions).collect();
+    let kinds = view.kinds().into_iter().filter(hold::is_of_operator_conditions).collect();
     let members = members::list(view, &kinds, Why::Upgrade).await;
     if let Some(why) = members.why {
         return Err(Problem::unanswered(format!("whether the operator is upgradeable cannot be read: {why}")));

@@ -99,7 +99,7 @@ async fn run_one(run: &mut Run, hook: &Hook, bases: &Bases) -> Result<(), Stoppe
 
 /// The installation that was begun.
 fn pending(run: &Run) -> Option<&Pending> {
-    run.view.observed.status.inventory.as_ref()?.pending.as_ref()
+    run.view.draft.inventory.as_ref()?.pending.as_ref()
 }
 
 async fn create(run: &mut Run, step: &Step, hook: &Hook, bases: &Bases) -> Result<(), Stopped> {
@@ -188,7 +188,7 @@ async fn remove(run: &Run, hook: &Hook) {
 
 /// Notes how a hook stands. The next write of the status says so.
 fn note(run: &mut Run, hook: &Hook, uid: Option<String>, succeeded: Option<bool>) {
-    let inventory = run.view.observed.status.inventory.as_mut();
+    let inventory = run.view.draft.inventory.as_mut();
     let Some(pending) = inventory.and_then(|inventory| inventory.pending.as_mut()) else { return };
     let id = hook.id();
     pending.hooks.retain(|known| known.hook != id);
@@ -197,7 +197,7 @@ fn note(run: &mut Run, hook: &Hook, uid: Option<String>, succeeded: Option<bool>
 
 /// Has the status say how the hooks stand.
 async fn say(run: &mut Run) -> Result<(), Stopped> {
-    let status = run.view.observed.status.clone();
+    let status = run.view.draft.clone();
     run.write(status).await.map(drop).map_err(Stopped::Unreported)
 }
 

@@ -87,8 +87,7 @@ pub(super) async fn find_leaving(view: &View, members: &Members, bases: &Bases, 
 
 /// Prunes what waited for the health of the release, or could not be pruned when it was installed. Nothing is loaded or applied for it.
 pub(super) async fn again(run: &mut Run, release: &Release) -> Result<(), Superseded> {
-    let kinds = run.view.observed.inventory().kinds.into_iter().collect();
-    let members = members::list(&run.view, &kinds, Why::Resync).await;
+    let members = members::list(&run.view, &run.view.kinds(), Why::Resync).await;
     let Installation::Applied { applied, differences, .. } = run.view.memory.installation() else { return Ok(()) };
     let system_namespace = &run.view.reads.settings.system_namespace;
     let mut declared = applied.declared(&run.view.tracker.tracked().objects, system_namespace);
@@ -248,7 +247,7 @@ pub(super) async fn pass(run: &mut Run, mut pass: Pass) -> Outcome {
 fn note(view: &mut View, released: Vec<ReleasedObject>) {
     if !released.is_empty() {
         view.memory.learn_released(released.iter().cloned());
-        let inventory = view.observed.status.inventory.get_or_insert_default();
+        let inventory = view.draft.inventory.get_or_insert_default();
         prune::add_released(&mut inventory.released, released);
     }
 }
@@ -408,11 +407,11 @@ async fn living(
 
 /// Takes off the list what was deleted, or has become somebody's, meanwhile. What cannot be seen stays on it.
 pub(crate) async fn look_at_released(view: &mut View) {
-    let listed = view.observed.inventory().released;
+    let listed = view.draft.inventory.clone().unwrap_or_default().released;
     for object in listed {
         if !is_left(view, &object).await {
             view.memory.forget_released(|known| prune::is_same_object(known, &object));
-            if let Some(inventory) = &mut view.observed.status.inventory {
+            if let Some(inventory) = &mut view.draft.inventory {
                 inventory.released.retain(|known| !prune::is_same_object(known, &object));
             }
         }

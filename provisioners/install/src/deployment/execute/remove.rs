@@ -21,8 +21,7 @@ const NAMED: usize = 5;
 /// # Errors
 /// If its objects are not to be deleted any more, or not by this controller.
 pub(in crate::deployment) async fn remove(run: &mut Run) -> Result<Vec<String>, Superseded> {
-    let kinds = run.view.observed.inventory().kinds.into_iter().collect();
-    let members = members::list(&run.view, &kinds, Why::Resync).await;
+    let members = members::list(&run.view, &run.view.kinds(), Why::Resync).await;
     // What cannot be seen may have to go first.
     if let Some(why) = members.why {
         return Ok(vec![why]);

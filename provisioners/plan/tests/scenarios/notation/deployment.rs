@@ -274,7 +274,8 @@ impl Scene {
 
     /// The status is written.
     pub fn report(&mut self) {
-        let report = rukpak_plan::status::status(&self.observed, &self.memory, &self.objects, self.now);
+        let report =
+            rukpak_plan::status::status(&self.observed, &self.observed.status, &self.memory, &self.objects, self.now);
         self.observed.status = report.status;
     }
 }

@@ -30,7 +30,7 @@ pub fn outcome(scene: &Scene) -> Value {
     if observed.deployment.metadata.deletion_timestamp.is_some() {
         return Value::Object(told);
     }
-    let report = status(observed, memory, objects, *now);
+    let report = status(observed, &observed.status, memory, objects, *now);
     let reported = Observed { status: report.status.clone(), ..observed.clone() };
     told.insert("next".into(), next(&reported, memory, *now).map_or("news".into(), |next| after(*now, next)).into());
     told.insert("settled".into(), report.is_settled.into());
