@@ -133,3 +133,38 @@ fn tells_what_is_missing_again_once_the_upgrade_that_was_refused_is_taken_back()
     memory.refresh(&observed, now);
     assert_eq!(stage(&memory), Some(Stage::Missing));
 }
+
+#[test]
+fn what_is_learned_of_an_installed_release_is_nothing_to_another_one() {
+    let release = |text: &str| Release::new(Digest::sha256(text.as_bytes()), Format::Plain, None);
+    let now = Timestamp::UNIX_EPOCH;
+    let key = ObjectKey { group: String::new(), kind: "ConfigMap".into(), namespace: None, name: "a".into() };
+    let mut memory = Memory::default();
+    memory.learn_paused(&key, true);
+    memory.learn_used(vec!["Namespace \"a\"".to_owned()]);
+    memory.learn_pruned(&release("new"), Pruning::Done);
+    assert!(matches!(memory.installation(), Installation::Unknown), "nothing is installed");
+
+    let awaiting = || Pruning::Awaiting { until: now };
+    memory.learn_applied(nothing(&release("new"), Vec::new()), awaiting(), Differences::default(), now);
+    memory.learn_pruned(&release("old"), Pruning::Done);
+    let Installation::Applied { pruning, differences, .. } = memory.installation() else { panic!("it is applied") };
+    assert_eq!((pruning, &**differences), (&awaiting(), &Differences::default()));
+
+    memory.learn_pruned(&release("new"), Pruning::Done);
+    memory.learn_paused(&key, true);
+    let Installation::Applied { pruning, differences, .. } = memory.installation() else { panic!("it is applied") };
+    assert_eq!((pruning, &differences.paused), (&Pruning::Done, &BTreeSet::from([key])));
+}
+
+#[test]
+fn waits_for_lists_or_for_content_and_for_neither_once_everything_is_applied() {
+    let (release, now) = (Release::new(Digest::sha256(b"content"), Format::Plain, None), Timestamp::UNIX_EPOCH);
+    let mut memory = Memory::default();
+    assert!(memory.await_lists(now));
+    assert!(memory.awaits_lists_until().is_some() && !memory.is_refetching());
+    memory.learn_refetching();
+    assert!(memory.awaits_lists_until().is_none() && memory.is_refetching());
+    memory.learn_applied(nothing(&release, Vec::new()), Pruning::Done, Differences::default(), now);
+    assert!(!memory.is_refetching());
+}
