@@ -60,6 +60,8 @@ pub mod reason {
     pub const MIGRATION_FAILED: &str = "MigrationFailed";
     /// `Ready`: a kind or a Namespace that the bundle needs is not in the cluster; it is waited for.
     pub const REQUIRED_RESOURCE_NOT_FOUND: &str = "RequiredResourceNotFound";
+    /// `Ready`, `Stalled`: somebody has deleted a CRD that installations have in common; it is made again on request.
+    pub const DEFINITION_DELETED: &str = "DefinitionDeleted";
     /// `Ready`, `Stalled`: the revision that was asked for is not in the history.
     pub const REVISION_NOT_FOUND: &str = "RevisionNotFound";
     /// `Ready`, `Stalled`: the revision that was asked for cannot be installed now.

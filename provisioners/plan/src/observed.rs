@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_content::Digest;
+use rukpak_crds::config::SEVERAL_NAMESPACES;
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, DeletionPolicy, Inventory, Pin, Revision};
 use rukpak_plain::ObjectKey;
+use serde_json::Value;
 
 use crate::Release;
+use crate::kind::is_crd;
 use crate::retry::Class;
 
 /// So many revisions are kept where the deployment does not say.
@@ -209,6 +212,14 @@ impl Observed {
     pub fn is_requested(&self) -> bool {
         let requested = self.annotation(rukpak_crds::names::RECONCILE_REQUESTED_AT);
         requested.is_some() && requested != self.status.last_handled_reconcile_at.as_deref()
+    }
+
+    /// Whether an object that somebody deletes stays deleted until a reconcile is asked for, or everything is applied: a CRD that
+    /// installations have in common. Whoever deletes it deletes the objects of all of them with it, on purpose, and waits for its end.
+    pub fn leaves_deleted(&self, key: &ObjectKey) -> bool {
+        let config = self.deployment.spec.config.as_ref();
+        let is_in_common = || config.is_some_and(|config| config.get(SEVERAL_NAMESPACES) == Some(&Value::Bool(true)));
+        is_crd(key) && is_in_common() && !self.is_requested()
     }
 
     /// How many revisions are kept.

@@ -11,6 +11,7 @@ use rukpak_crds::{BundleDeploymentStatus, Condition, ContestedField, Progress, R
 use self::summary::{Summary, unpack_failure, wait};
 use crate::applied::{Objects, are_healthy, complaints, known_complaints};
 use crate::decide::{Target, is_load_failure, target};
+use crate::health::State;
 use crate::memory::{Failure, Installation, Memory, Reason};
 use crate::observed::{Desired, Observed};
 use crate::prune::Pruning;
@@ -60,6 +61,7 @@ pub fn status(
         complaints,
         are_healthy: are_healthy(objects),
         is_known_unhealthy: !known_complaints(objects).is_empty(),
+        deleted: deleted(observed, objects),
         now,
         status: draft.clone(),
     };
@@ -83,6 +85,12 @@ pub fn status(
     Report { is_settled: summary == Summary::Ready && is_wanted, status: writer.status }
 }
 
+/// Names of the CRDs that somebody has deleted, and that are made again on request.
+fn deleted(observed: &Observed, objects: &Objects) -> Vec<String> {
+    let gone = objects.iter().filter(|(_, tracked)| tracked.health.state == State::NotFound);
+    gone.filter(|(key, _)| observed.leaves_deleted(key)).map(|(key, _)| key.name.clone()).collect()
+}
+
 struct Writer<'a> {
     observed: &'a Observed,
     memory: &'a Memory,
@@ -94,6 +102,8 @@ struct Writer<'a> {
     are_healthy: bool,
     /// Whether something was read, and is not.
     is_known_unhealthy: bool,
+    /// Names of CRDs that were deleted and are not made again.
+    deleted: Vec<String>,
     now: Timestamp,
     status: BundleDeploymentStatus,
 }
@@ -404,3 +414,6 @@ fn bounded(lines: &[String], between: &str) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

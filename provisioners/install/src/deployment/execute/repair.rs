@@ -262,7 +262,9 @@ async fn repair_phase(run: &mut Run, steps: &[&Step]) -> (Vec<put::Error>, bool)
                     put_back.push(*step);
                 }
             }
-            Ok(Repaired::Paused | Repaired::Lost | Repaired::Used) => repairs.repaired(false, None, now),
+            Ok(Repaired::Paused | Repaired::Lost | Repaired::Used | Repaired::Going) => {
+                repairs.repaired(false, None, now);
+            }
             Err(error) => {
                 metrics::count_repair(rukpak_runtime::metrics::Outcome::Failed);
                 repairs.failed(error.class(), now);
@@ -318,6 +320,8 @@ enum Repaired {
     Lost,
     /// It is somebody else's, as before.
     Used,
+    /// It is being deleted, and stays so.
+    Going,
 }
 
 /// Whether the write changed more than who owns which field: replicas that were scaled are given up, and stay. Annotations that are not
@@ -364,6 +368,15 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
         let fingerprint = owned.map(|live| Fingerprint::of(&live.metadata, &run.view.owner, FIELD_MANAGER));
         note_paused(run, step, fingerprint).await;
         return Ok(Repaired::Paused);
+    }
+    let is_going = live.as_ref().is_none_or(|live| live.metadata.deletion_timestamp.is_some());
+    if is_going && run.view.observed.leaves_deleted(&step.key) {
+        // It may be gone before the write, which would make it again. As long as the watch shows it, its end is still to be told.
+        let mut inbox = run.view.tracker.tracked();
+        if run.view.reads.dependents.get(&step.key).is_some() {
+            inbox.drifted.remove(&step.key);
+        }
+        return Ok(Repaired::Going);
     }
     let uid = live.as_ref().and_then(|live| live.metadata.uid.clone());
     let tracked = run.view.tracker.tracked().objects.get(&step.key).map(|tracked| tracked.fingerprint.clone());
