@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
@@ -134,6 +135,12 @@ pub(super) async fn note(
 pub(super) fn noted(deployment: &BundleDeployment) -> BTreeMap<String, String> {
     let text = deployment.annotations().get(VERSIONS).map_or("", String::as_str);
     serde_json::from_str(text).unwrap_or_default()
+}
+
+/// Asks for a reconcile: what is missing is made again.
+pub(super) async fn request(deployment: &BundleDeployment, now: Timestamp, context: &Context) -> Result<(), Error> {
+    merge(deployment, json!({"metadata": {"annotations": {names::RECONCILE_REQUESTED_AT: now.to_string()}}}), context)
+        .await
 }
 
 async fn merge(deployment: &BundleDeployment, mut patch: Value, context: &Context) -> Result<(), Error> {

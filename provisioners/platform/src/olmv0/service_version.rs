@@ -5,15 +5,18 @@
 //! install_plan  the question, the answer, and how far it is               pure, and written here
 //! bundle        the ClusterServiceVersion that is in the bundle's image   network
 //! version       what is written of it, and its status                     pure
+//! restore       definitions that somebody has deleted
 //! ```
 
 mod bundle;
 mod install_plan;
 mod removal;
+mod restore;
 mod version;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -48,6 +51,8 @@ pub(super) enum Error {
     Deployment(#[source] api::Error),
     #[error("cannot tell the Operator what belongs to it")]
     Operator(#[source] api::Error),
+    #[error("cannot look for the Subscription")]
+    Subscription(#[source] api::Error),
     #[error("cannot read the ClusterServiceVersion of the bundle")]
     Bundle(#[from] bundle::Error),
     #[error(
@@ -99,8 +104,9 @@ pub(super) async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Co
     pass.collect().await?;
     let own = components::own(pass.subscription.as_deref(), &pass.versions, &pass.plans);
     components::tell(&pass.deployment, &pass.unit, own, &pass.context).await.map_err(Error::Operator)?;
+    let restored = pass.restore().await?;
     pass.context.failures.clear(&pass.deployment.uid().unwrap_or_default());
-    Ok(pass.next())
+    Ok(pass.next(restored))
 }
 
 /// After a pass that ended early.
@@ -328,12 +334,12 @@ impl Pass {
         }
     }
 
-    /// Nobody tells when an operator has taken too long.
-    fn next(&self) -> Action {
+    /// Nobody tells when an operator has taken too long, or when to look at `other` things.
+    fn next(&self, other: Option<Duration>) -> Action {
         let wanted = self.versions.iter().find(|version| version.name_any() == self.seen.wanted.name);
         let late = wanted.and_then(|version| version::deadline(version));
-        let left = late.and_then(|late| late.duration_since(Timestamp::now()).try_into().ok());
-        left.map_or_else(Action::await_change, Action::requeue)
+        let left: Option<Duration> = late.and_then(|late| late.duration_since(Timestamp::now()).try_into().ok());
+        left.into_iter().chain(other).min().map_or_else(Action::await_change, Action::requeue)
     }
 
     /// Deletes ClusterServiceVersions in whose place another one has succeeded, and forgets those that are gone.

@@ -27,6 +27,8 @@ pub(super) enum Stage {
     },
     /// Something has to be there first.
     Held(String),
+    /// It is written, and somebody has deleted CustomResourceDefinitions of it since. In words, with their names.
+    Lost(String),
     /// The operator says that it must not be upgraded now. In words.
     NotUpgradeable(String),
     /// It is about to be written.
@@ -110,6 +112,9 @@ fn stage(deployment: &BundleDeployment, is_active: bool, questions: &[std::sync:
     }
     if HELD.iter().any(|reason| says(ready, reason)) {
         return Stage::Held(text(ready));
+    }
+    if says(ready, reason::DEFINITION_DELETED) {
+        return Stage::Lost(text(ready));
     }
     if says(ready, reason::OPERATOR_CONDITION_NOT_UPGRADEABLE) {
         return Stage::NotUpgradeable(text(ready));
@@ -219,6 +224,8 @@ mod tests {
         let awaited = ("Ready", "False", "RequiredResourceNotFound", "no Tank");
         let failed = ("Installed", "False", "InstallFailed", "no Tank");
         assert_eq!(of(&[VALID, failed, awaited]), Stage::Held("no Tank".to_owned()));
+        let deleted = ("Ready", "False", "DefinitionDeleted", "no Pump");
+        assert_eq!(of(&[VALID, DONE, deleted]), Stage::Lost("no Pump".to_owned()));
         let quoted = ("Installed", "False", "InstallFailed", "required resource not found");
         assert!(matches!(of(&[VALID, quoted]), Stage::Failed { .. }), "words decide nothing");
         assert!(matches!(of(&[VALID, ("Ready", "Unknown", "Progressing", "")]), Stage::Applying(_)));

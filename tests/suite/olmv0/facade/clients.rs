@@ -89,13 +89,17 @@ impl<'a> Program<'a> {
         self.changes(&path, |plan| plan["spec"]["approved"] = json!(true)).await;
     }
 
-    /// Deletes, and looks until it is gone. What a look does not see has not happened: the program would go on waiting.
-    async fn ends(&self, path: &str) {
+    async fn deletes(&self, path: &str) {
         match self.sends(Method::DELETE, path, None).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => panic!("DELETE {path}: {error}"),
         }
+    }
+
+    /// Deletes, and looks until it is gone. What a look does not see has not happened: the program would go on waiting.
+    async fn ends(&self, path: &str) {
+        self.deletes(path).await;
         let gone = async {
             let mut ticks = interval(self.interval);
             while self.finds(path).await.is_some() {

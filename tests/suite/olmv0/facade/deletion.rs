@@ -48,6 +48,40 @@ async fn the_operator_outlives_its_subscription_and_goes_with_its_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_is_deleted_comes_back_with_a_subscription_and_stays_away_without() {
+    let case = installed("del-crd").await;
+    let definition = packages::definition(&case.package);
+    let before = case.get(&definition).await.metadata.uid;
+    case.delete(&definition).await;
+    let is_new = |object: &DynamicObject| object.metadata.uid != before;
+    case.until_object(&definition, "another one", is_new).await;
+    let is_answered = |object: &DynamicObject| {
+        let asked =
+            object.metadata.annotations.as_ref().and_then(|all| all.get("core.rukpak.io/reconcile-requested-at"));
+        asked.is_some_and(|asked| text(object, "/status/lastHandledReconcileAt") == asked)
+    };
+    case.until_object(&case.target(), "an answer to the request", is_answered).await;
+    case.until_succeeded("1.0.0").await;
+
+    deletes(&case, "subscription", &case.package).await;
+    case.delete(&definition).await;
+    case.until_gone(&definition).await;
+    let lost = case.until_phase("1.0.0", "Pending", "RequirementsNotMet").await;
+    let message = text(&lost, "/status/message");
+    assert!(message.starts_with("requirements no longer met: "), "{message}");
+    let required = &lost.data["status"]["requirementStatus"];
+    let is_missed = |one: &serde_json::Value| one["name"] == definition.name && one["status"] == "NotPresent";
+    assert!(required.as_array().is_some_and(|all| all.iter().any(is_missed)), "{required:#}");
+    let patience = std::time::Duration::from_secs(2);
+    case.holds_for(&definition, "it stays deleted", patience, |object| object.is_none()).await;
+    assert!(case.find(&case.settings()).await.is_some(), "the rest of the operator stays");
+
+    case.applies(&[case.subscription(&json!({}))]).await;
+    case.until_succeeded("1.0.0").await;
+    assert!(case.find(&definition).await.is_some(), "it is wanted again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_deleted_comes_back_only_with_another_install_plan() {
     let case = installed("del-csv").await;
     let plan = case.until_planned("1.0.0", "Complete").await.metadata.name.unwrap_or_default();

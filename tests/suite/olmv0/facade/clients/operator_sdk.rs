@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::case::Case;
 use super::{DEFINITIONS, Program, V1, V1ALPHA1, catalog_source, operator_group, subscription, text};
+use crate::platform::packages;
 
 const POLL: Duration = Duration::from_millis(200);
 /// The OperatorGroup that it makes.
@@ -75,17 +76,18 @@ async fn runs(program: &Program<'_>, case: &Case, images: &[String]) -> CatalogS
     server
 }
 
-/// `cleanup`: Subscription, CustomResourceDefinitions, ClusterServiceVersion, CatalogSource, each of which has to be gone before the next,
-/// and the OperatorGroup.
+/// `cleanup`: the Subscription, whose end is not waited for, then CustomResourceDefinitions, ClusterServiceVersion, CatalogSource, each of
+/// which has to be gone before the next, and the OperatorGroup.
 async fn cleans_up(program: &Program<'_>, package: &str) {
     let subscribed = program.subscription(package).await;
     let csv = program.one(V1ALPHA1, "clusterserviceversions", text(&subscribed, "/status/installedCSV"));
     let there = program.finds(&csv).await.unwrap_or_default();
     let required = there["status"]["requirementStatus"].as_array().cloned().unwrap_or_default();
     let definitions = required.iter().filter(|one| one["kind"] == "CustomResourceDefinition");
-    let mut paths = vec![program.one(V1ALPHA1, "subscriptions", text(&subscribed, "/metadata/name"))];
-    paths.extend(definitions.map(|one| format!("{DEFINITIONS}/{}", text(one, "/name"))));
+    let mut paths: Vec<String> = definitions.map(|one| format!("{DEFINITIONS}/{}", text(one, "/name"))).collect();
+    assert!(!paths.is_empty(), "it has definitions to delete: {required:#?}");
     paths.extend([csv, program.one(V1ALPHA1, "catalogsources", text(&subscribed, "/spec/source"))]);
+    program.deletes(&program.one(V1ALPHA1, "subscriptions", text(&subscribed, "/metadata/name"))).await;
     for path in paths {
         program.ends(&path).await;
     }
@@ -114,9 +116,9 @@ async fn a_bundle_is_run_upgraded_by_another_server_and_cleaned_up() {
     assert_eq!(text(&csv, "/spec/replaces"), case.csv_name("1.0.0"));
     case.until_gone(&case.csv("1.0.0")).await;
 
-    // CustomResourceDefinitions that are deleted before the version are made again at once, and the program waits in vain.
-    case.types(&format!("kubectl -n {} delete csv {}", case.space, case.csv_name("1.1.0"))).await;
-    case.until_gone(&case.target()).await;
+    // The end of the definitions comes before that of the version, and nobody makes them again in between.
     cleans_up(&program, &case.package).await;
+    case.until_gone(&case.target()).await;
     assert!(case.find(&case.csv("1.1.0")).await.is_none());
+    assert!(case.find(&packages::definition(&case.package)).await.is_none(), "it was deleted, and stays so");
 }

@@ -1,0 +1,108 @@
+//! CustomResourceDefinitions that somebody has deleted: they are made again as long as a Subscription follows the package.
+//!
+//! Whoever uninstalls an operator with its definitions deletes the Subscription first, as `operator-sdk cleanup` does, and waits for their
+//! end. So the Subscription is looked for in the cluster: the watch may not have shown its end yet.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use rukpak_crds::BundleDeployment;
+use rukpak_crds::condition::{Conditions as _, READY, reason};
+use rukpak_crds::names::RECONCILE_REQUESTED_AT;
+use rukpak_crds::olmv0::Subscription;
+use rukpak_runtime::api;
+
+use super::super::deployment;
+use super::{Error, Pass};
+
+/// What could not be made again is asked for again after so long.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// What is to be done about definitions.
+#[derive(Debug, PartialEq, Eq)]
+enum Due {
+    /// None was deleted, or the request for it is not answered yet.
+    Nothing,
+    Now,
+    /// It was asked for a moment ago.
+    In(Duration),
+}
+
+impl Pass {
+    /// Has definitions made again that were deleted; returns when to look again, where nothing else tells.
+    pub(super) async fn restore(&self) -> Result<Option<Duration>, Error> {
+        let Some(subscription) = &self.subscription else { return Ok(None) };
+        let now = Timestamp::now();
+        match due(&self.deployment, now) {
+            Due::Nothing => return Ok(None),
+            Due::In(rest) => return Ok(Some(rest)),
+            Due::Now => {}
+        }
+        let api: Api<Subscription> = Api::namespaced(self.context.client.clone(), &self.unit.namespace);
+        let params = ListParams::default().fields(&format!("metadata.name={}", subscription.name_any()));
+        let listed = api.list_metadata(&params).await.map_err(api::Error::from).map_err(Error::Subscription)?;
+        let is_there = listed
+            .items
+            .iter()
+            .any(|found| found.uid() == subscription.uid() && found.metadata.deletion_timestamp.is_none());
+        if is_there {
+            let (namespace, package) = (&self.unit.namespace, &self.unit.package);
+            tracing::info!(namespace, package, "a CustomResourceDefinition was deleted: it is to be made again");
+            deployment::request(&self.deployment, now, &self.context).await.map_err(Error::Deployment)?;
+        }
+        Ok(None)
+    }
+}
+
+/// Pure.
+fn due(deployment: &BundleDeployment, now: Timestamp) -> Due {
+    let Some(status) = &deployment.status else { return Due::Nothing };
+    let is_deleted = status.conditions.find(READY).is_some_and(|ready| ready.reason == reason::DEFINITION_DELETED);
+    let asked = deployment.annotations().get(RECONCILE_REQUESTED_AT);
+    if !is_deleted || asked != status.last_handled_reconcile_at.as_ref() {
+        return Due::Nothing;
+    }
+    // What others wrote there may be no time.
+    let since = asked.and_then(|asked| asked.parse::<Timestamp>().ok());
+    let age = since.and_then(|since| Duration::try_from(now.duration_since(since)).ok());
+    match age.and_then(|age| PAUSE.checked_sub(age)) {
+        Some(rest) if !rest.is_zero() => Due::In(rest),
+        _ => Due::Now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixtures::conditions;
+
+    fn deployment(ready: &str, asked: Option<&str>, handled: Option<&str>) -> BundleDeployment {
+        let annotations: Value = asked.map_or(json!({}), |asked| json!({RECONCILE_REQUESTED_AT: asked}));
+        serde_json::from_value(json!({
+            "metadata": {"name": "p.ns", "uid": "u", "annotations": annotations},
+            "spec": {"provisionerClassName": "c",
+                     "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}}},
+            "status": {"conditions": conditions(&[("Ready", "False", ready, "")]), "lastHandledReconcileAt": handled},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_deleted_definition_is_asked_for_once_and_again_after_a_while() {
+        let of = |ready: &str, asked, handled, second: i64| {
+            due(&deployment(ready, asked, handled), Timestamp::from_second(second).unwrap())
+        };
+        let first = Some("1970-01-01T00:01:00Z");
+        assert_eq!(of("Unhealthy", None, None, 60), Due::Nothing);
+        assert_eq!(of("DefinitionDeleted", None, None, 60), Due::Now);
+        assert_eq!(of("DefinitionDeleted", first, None, 60), Due::Nothing, "it is on its way");
+        assert_eq!(of("DefinitionDeleted", first, first, 66), Due::In(Duration::from_secs(4)));
+        assert_eq!(of("DefinitionDeleted", first, first, 70), Due::Now);
+        assert_eq!(of("DefinitionDeleted", Some("me"), Some("me"), 60), Due::Now, "somebody else asked");
+        assert_eq!(of("DefinitionDeleted", first, first, 0), Due::Now, "the clock was put back");
+    }
+}
