@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use kube::CustomResource;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// So many conditions are kept.
@@ -54,6 +55,98 @@ pub struct ClusterServiceVersionSpec {
     #[serde(default, rename = "customresourcedefinitions", skip_serializing_if = "Definitions::is_empty")]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub definitions: Definitions,
+    /// Apiservicedefinitions of the operator, and those that it needs.
+    #[serde(default, rename = "apiservicedefinitions", deserialize_with = "lenient", skip_serializing)]
+    #[schemars(skip)]
+    pub api_services: ApiServices,
+    /// NativeAPIs that have to be served.
+    #[serde(default, rename = "nativeAPIs", deserialize_with = "lenient", skip_serializing)]
+    #[schemars(skip)]
+    pub native_apis: Vec<Api>,
+    /// Install says what is installed: here, the rights.
+    #[serde(default, deserialize_with = "lenient", skip_serializing)]
+    #[schemars(skip)]
+    pub install: Install,
+}
+
+/// Reads what it can. The schema does not say what these fields hold, and one that cannot be read would hide every object from the watch.
+fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(from)?).unwrap_or_default())
+}
+
+/// Aggregated APIs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct ApiServices {
+    /// Those that the operator serves.
+    #[serde(default)]
+    pub owned: Vec<Api>,
+    /// Those that have to be there.
+    #[serde(default)]
+    pub required: Vec<Api>,
+}
+
+/// A kind in a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Api {
+    /// Its group; empty for the core.
+    #[serde(default)]
+    pub group: String,
+    /// Its version.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+}
+
+/// What is installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Install {
+    /// What the strategy says.
+    #[serde(default)]
+    pub spec: InstallSpec,
+}
+
+/// Rights of the operator's ServiceAccounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstallSpec {
+    /// Permissions in the namespaces that are watched.
+    #[serde(default)]
+    pub permissions: Vec<Permission>,
+    /// ClusterPermissions hold everywhere.
+    #[serde(default)]
+    pub cluster_permissions: Vec<Permission>,
+}
+
+/// Rights of a ServiceAccount.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Permission {
+    /// ServiceAccountName is whose they are.
+    pub service_account_name: String,
+    /// Rules as OLM writes them into a status: each as JSON.
+    #[serde(default, deserialize_with = "texts")]
+    pub rules: Vec<String>,
+}
+
+/// A rule, with the fields in Go's order.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rule {
+    #[serde(default)]
+    verbs: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    api_groups: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    resources: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    resource_names: Vec<String>,
+    #[serde(default, rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
+    non_resource_urls: Vec<String>,
+}
+
+fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let rules: Vec<Rule> = Vec::deserialize(from)?;
+    rules.iter().map(|rule| serde_json::to_string(rule).map_err(serde::de::Error::custom)).collect()
 }
 
 /// What an operator can watch.
@@ -160,6 +253,26 @@ pub struct Requirement {
     /// Status: Present, NotPresent or PresentNotSatisfied.
     pub status: String,
     /// Message in words.
+    pub message: String,
+    /// Dependents of a ServiceAccount: its rights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub dependents: Vec<Dependent>,
+}
+
+/// What something that has to be there needs itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependent {
+    /// Group of its kind.
+    pub group: String,
+    /// Version of its kind.
+    pub version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Status: Satisfied or NotSatisfied.
+    pub status: String,
+    /// Message in words.
+    #[serde(default)]
     pub message: String,
 }
 

@@ -5,12 +5,14 @@
 //! install_plan  the question, the answer, and how far it is               pure, and written here
 //! bundle        the ClusterServiceVersion that is in the bundle's image   network
 //! version       what is written of it, and its status                     pure
+//! requirements  what has to be there                                      pure
 //! restore       definitions that somebody has deleted
 //! ```
 
 mod bundle;
 mod install_plan;
 mod removal;
+mod requirements;
 mod restore;
 mod version;
 

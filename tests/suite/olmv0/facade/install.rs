@@ -19,7 +19,13 @@ async fn a_subscription_installs_the_head_of_its_channel() {
     let definition = packages::definition(&case.package);
     let required = json!({"group": "apiextensions.k8s.io", "version": "v1", "kind": "CustomResourceDefinition",
         "name": definition.name, "status": "Present", "message": "CRD is present and Established condition is true"});
-    assert_eq!(csv.data["status"]["requirementStatus"], json!([required]));
+    let rule =
+        format!(r#"{{"verbs":["get"],"apiGroups":["{}"],"resources":["pumps"]}}"#, packages::group(&case.package));
+    let right = json!({"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "PolicyRule", "status": "Satisfied",
+        "message": format!("cluster rule:{rule}")});
+    let account = json!({"group": "", "version": "v1", "kind": "ServiceAccount", "name": "pump-manager", "status": "Present",
+        "message": "", "dependents": [right]});
+    assert_eq!(csv.data["status"]["requirementStatus"], json!([required, account]));
 
     let plan = case.until_planned("1.1.0", "Complete").await;
     assert_eq!(plan.data["spec"]["approval"], "Automatic");

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use kube::{Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
-use rukpak_crds::olmv0::service_version::{
-    ClusterServiceVersionStatus, Definition, HISTORY_MAX, PhaseRecord, Requirement,
-};
+use rukpak_crds::olmv0::service_version::{ClusterServiceVersionStatus, HISTORY_MAX, PhaseRecord};
 use rukpak_crds::olmv0::{
     ClusterServiceVersion, DEPLOYMENT_UID, MANAGED_LABEL, OPERATOR_GROUP, OPERATOR_NAMESPACE, TARGET_NAMESPACES,
     component_label,
@@ -17,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::super::deployment::Unit;
 use super::super::operator_group::{Group, Membership, unsupported};
 use super::super::stage::{Seen, Stage};
+use super::requirements::requirements;
 
 /// How long an operator may take to be healthy.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
@@ -208,30 +207,6 @@ fn of_stage(seen: &Seen, old: &ClusterServiceVersionStatus, now: Timestamp) -> O
             ("Pending", "RequirementsUnknown", "requirements not yet checked".to_owned())
         }
     })
-}
-
-fn requirements(version: &ClusterServiceVersion, seen: &Seen) -> Vec<Requirement> {
-    let is_held = matches!(seen.stage, Stage::Held(_));
-    let is_installed = version.name_any() != seen.wanted.name || seen.is_installed();
-    let requirement = |definition: &Definition, is_there: bool| {
-        let (status, message) = if is_there {
-            ("Present", "CRD is present and Established condition is true")
-        } else {
-            ("NotPresent", "CRD is not present")
-        };
-        Requirement {
-            group: "apiextensions.k8s.io".to_owned(),
-            version: "v1".to_owned(),
-            kind: "CustomResourceDefinition".to_owned(),
-            name: definition.name.clone(),
-            status: status.to_owned(),
-            message: message.to_owned(),
-        }
-    };
-    let definitions = &version.spec.definitions;
-    let owned = definitions.owned.iter().map(|definition| requirement(definition, is_installed));
-    let required = definitions.required.iter().map(|definition| requirement(definition, is_installed && !is_held));
-    owned.chain(required).collect()
 }
 
 #[cfg(test)]
