@@ -4,6 +4,7 @@
 //! ClusterServiceVersion follow from the BundleDeployment.
 
 mod choose;
+mod deprecations;
 mod report;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use rukpak_runtime::error::Chain;
 use rukpak_runtime::status::StatusWriter;
 
 use self::choose::{Choice, Offer, choose};
+use self::deprecations::{Advice, advice};
 use self::report::{Failure, View};
 use super::catalog_source::Health;
 use super::context::{Context, within};
@@ -33,9 +35,12 @@ use crate::installed::Identity;
 use crate::outcome::Error;
 
 /// What became of it.
+#[derive(Default)]
 struct Followed {
     deployment: Option<Arc<BundleDeployment>>,
     failure: Option<Failure>,
+    /// What the catalog advises against, if it was asked.
+    advice: Option<Advice>,
     /// When to look again, if nobody tells us.
     retry: Option<Class>,
 }
@@ -45,6 +50,7 @@ struct Wanted {
     bundle: Option<Identity>,
     has_packages: bool,
     failure: Option<Failure>,
+    advice: Option<Advice>,
     retry: Option<Class>,
 }
 
@@ -54,13 +60,14 @@ pub(super) async fn reconcile(subscription: Arc<Subscription>, context: Arc<Cont
     if is_over || context.written.is_stale(&*subscription) {
         return Ok(Action::await_change());
     }
-    let Followed { deployment, failure, retry } = follow(&subscription, &context).await;
+    let Followed { deployment, failure, advice, retry } = follow(&subscription, &context).await;
     let sources = sources(&subscription, &context);
     let seen = deployment.as_ref().and_then(|deployment| Seen::of(deployment, &context.questions.state()));
     let view = View {
         subscription: &subscription,
         sources: &sources,
         failure,
+        advice,
         seen: seen.as_ref(),
         plan: plan(&subscription, deployment.as_deref(), &context),
         versions: versions(&subscription, &context),
@@ -80,7 +87,7 @@ pub(super) async fn reconcile(subscription: Arc<Subscription>, context: Arc<Cont
 
 /// Has what is wanted installed.
 async fn follow(subscription: &Subscription, context: &Context) -> Followed {
-    let nothing = |failure| Followed { deployment: None, failure: Some(failure), retry: None };
+    let nothing = |failure| Followed { failure: Some(failure), ..Followed::default() };
     let unit = Unit::of_subscription(subscription);
     if let Err(violation) = rules::check(&rules::PACKAGE_NAME, &unit.package) {
         return nothing(Failure::prevented(format!("spec.name: {violation}")));
@@ -97,21 +104,22 @@ async fn follow(subscription: &Subscription, context: &Context) -> Followed {
         Ok(Existing::Ours(live)) => Some(live),
         Ok(Existing::Nothing) => None,
         // Its end wakes us.
-        Ok(Existing::Leaving) => return Followed { deployment: None, failure: None, retry: None },
+        Ok(Existing::Leaving) => return Followed::default(),
         Ok(Existing::Foreign(message)) => return nothing(Failure::prevented(message)),
         Err(error) => {
             let failure = Some(Failure::prevented(Chain(&error).to_string()));
-            return Followed { deployment: None, failure, retry: Some(Class::Transient) };
+            return Followed { failure, retry: Some(Class::Transient), ..Followed::default() };
         }
     };
     let group = match neighbours::membership(&unit, context) {
         Membership::One(group) => group,
         Membership::Unfit { reason, message } => {
-            return Followed { deployment: live, failure: Some(Failure { reason, message }), retry: None };
+            let failure = Some(Failure { reason, message });
+            return Followed { deployment: live, failure, ..Followed::default() };
         }
     };
     if live.is_none() && is_uninstalled(subscription, context) {
-        return Followed { deployment: None, failure: None, retry: None };
+        return Followed::default();
     }
     let wanted = wanted(subscription, live.as_deref(), context).await;
     install(&unit, (subscription, &group), wanted, live, context).await
@@ -137,7 +145,7 @@ async fn wanted(subscription: &Subscription, live: Option<&BundleDeployment>, co
     let kept = |failure, retry| {
         let bundle = seen.as_ref().map(|seen| seen.wanted.clone());
         let has_packages = live.is_some_and(deployment::has_packages);
-        Wanted { bundle, has_packages, failure, retry }
+        Wanted { bundle, has_packages, failure, advice: None, retry }
     };
     if seen.as_ref().is_some_and(|seen| !seen.stage.is_open() && !has_failed(subscription, seen, context)) {
         return kept(None, None);
@@ -167,6 +175,9 @@ async fn wanted(subscription: &Subscription, live: Option<&BundleDeployment>, co
     let dependent = Dependent::Subscription(subscription.namespace().unwrap_or_default(), subscription.name_any());
     let others = context.dependencies.installed_for(&dependent);
     let active = seen.as_ref().and_then(|seen| seen.active.as_ref());
+    let found = package.as_ref().and_then(Option::as_ref);
+    let advice =
+        found.map(|found| advice(found, &subscription.spec.channel, active.map(|active| active.name.as_str())));
     let offer = match &package {
         None => Offer::NoCatalog,
         Some(None) => Offer::NoPackage,
@@ -175,14 +186,15 @@ async fn wanted(subscription: &Subscription, live: Option<&BundleDeployment>, co
     match choose(subscription, offer, active, &others) {
         Choice::Take { bundle, has_packages } => {
             context.dependencies.forget(&dependent);
-            Wanted { bundle: Some(bundle), has_packages, failure: None, retry: None }
+            Wanted { bundle: Some(bundle), has_packages, failure: None, advice, retry: None }
         }
         Choice::Stay => {
             context.dependencies.forget(&dependent);
             let bundle = active.cloned().or_else(|| seen.as_ref().map(|seen| seen.wanted.clone()));
-            Wanted { bundle, has_packages: live.is_some_and(deployment::has_packages), failure: None, retry: None }
+            let has_packages = live.is_some_and(deployment::has_packages);
+            Wanted { bundle, has_packages, failure: None, advice, retry: None }
         }
-        Choice::Refused(message) => kept(Some(Failure::unsatisfiable(message)), None),
+        Choice::Refused(message) => Wanted { advice, ..kept(Some(Failure::unsatisfiable(message)), None) },
     }
 }
 
@@ -206,21 +218,22 @@ async fn install(
     live: Option<Arc<BundleDeployment>>,
     context: &Context,
 ) -> Followed {
-    let Wanted { bundle, has_packages, failure, retry } = wanted;
-    let Some(bundle) = bundle else { return Followed { deployment: live, failure, retry } };
+    let Wanted { bundle, has_packages, failure, advice, retry } = wanted;
+    let Some(bundle) = bundle else { return Followed { deployment: live, failure, advice, retry } };
     if context.requires_digests {
         let catalog = &subscription.spec.source;
         if let Err(tag) = image::require_digest(catalog, &bundle.name, Some(&bundle.reference)) {
-            return Followed { deployment: live, failure: Some(Failure::unsatisfiable(tag.to_string())), retry };
+            let failure = Some(Failure::unsatisfiable(tag.to_string()));
+            return Followed { deployment: live, failure, advice, retry };
         }
     }
     let asked = (&subscription.spec, group);
     match deployment::apply(unit, asked, (&bundle, has_packages), live.as_ref(), context).await {
-        Ok(applied) => Followed { deployment: Some(applied), failure, retry },
+        Ok(applied) => Followed { deployment: Some(applied), failure, advice, retry },
         Err(error) => {
             let message = format!("BundleDeployment {} cannot be written: {}", unit.name(), Chain(&error));
             let failure = if error.is_conflict() { failure } else { Some(Failure::prevented(message)) };
-            Followed { deployment: live, failure, retry: Some(class(&error)) }
+            Followed { deployment: live, failure, advice, retry: Some(class(&error)) }
         }
     }
 }

@@ -91,6 +91,39 @@ async fn a_bundle_that_cannot_be_unpacked_is_told_of_until_the_catalog_has_anoth
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_catalog_advises_against_is_told_as_long_as_it_says_so() {
+    let case = Case::new("pt-old").await;
+    let images = case.push(&["1.0.0"]).await;
+    let documents = Documents::package(&case.package, &[("1.0.0", &images[0])]);
+    let told = |reference: serde_json::Value, message: &str| json!({"reference": reference, "message": message});
+    let deprecations = json!({"schema": "olm.deprecations", "package": case.package, "entries": [
+        told(json!({"schema": "olm.package"}), "the package"),
+        told(json!({"schema": "olm.channel", "name": "stable"}), "the channel"),
+        told(json!({"schema": "olm.bundle", "name": case.csv_name("1.0.0")}), "the bundle"),
+    ]});
+    let catalog = case.push_catalog(documents.with(deprecations)).await;
+    let subscription = case.subscription(&json!({"channel": "stable"}));
+    case.applies(&[case.source(&catalog), case.group("group", &json!({})), subscription]).await;
+    case.until_succeeded("1.0.0").await;
+    let message = |object: &DynamicObject, type_: &str| {
+        verbs::condition(object, type_).and_then(|found| found["message"].as_str().map(str::to_owned))
+    };
+    let package = format!("olm.package/{}: the package", case.package);
+    let bundle = format!("olm.bundle/{}: the bundle", case.csv_name("1.0.0"));
+    let all = format!("{package}; olm.channel/stable: the channel; {bundle}");
+    let is_told = |object: &DynamicObject| message(object, "Deprecated").as_ref() == Some(&all);
+    let warned = case.until_object(&case.subscribed(), "all of it", is_told).await;
+    assert_eq!(message(&warned, "PackageDeprecated"), Some(package));
+    assert_eq!(message(&warned, "ChannelDeprecated").as_deref(), Some("olm.channel/stable: the channel"));
+    assert_eq!(message(&warned, "BundleDeprecated"), Some(bundle));
+    assert_eq!(text(&warned, "/status/state"), "AtLatestKnown");
+
+    case.publishes(&["1.0.0"]).await;
+    let is_well = |object: &DynamicObject| verbs::condition(object, "Deprecated").is_none();
+    case.until_object(&case.subscribed(), "nothing is advised against", is_well).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_operator_outlives_its_catalog() {
     let case = Case::new("pt-catalog").await;
     case.subscribes(&["1.0.0"], &json!({})).await;

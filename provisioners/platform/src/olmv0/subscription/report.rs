@@ -12,6 +12,7 @@ use rukpak_crds::olmv0::{CatalogSource, InstallPlan, Subscription};
 
 use super::super::catalog_source::Health;
 use super::super::stage::{Seen, Stage};
+use super::deprecations::{Advice, TYPES};
 
 /// Longest message that is written, in characters.
 const MESSAGE_MAX: usize = 4096;
@@ -41,6 +42,8 @@ pub(super) struct View<'a> {
     /// CatalogSources that it may name, sorted.
     pub sources: &'a [(Arc<CatalogSource>, Health)],
     pub failure: Option<Failure>,
+    /// What the catalog advises against; `None` if it was not asked.
+    pub advice: Option<Advice>,
     /// Its BundleDeployment, if there is one.
     pub seen: Option<&'a Seen>,
     /// Its latest InstallPlan.
@@ -182,7 +185,11 @@ fn conditions(view: &View<'_>, now: Timestamp) -> Vec<SubscriptionCondition> {
         Some(_) | None => {}
     }
     let old = view.subscription.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    said.into_iter().map(|said| condition(said, old, now)).collect()
+    let advice = view.advice.iter().flatten().map(|(type_, message)| (*type_, True, "", message.clone()));
+    let told = said.into_iter().chain(advice).map(|said| condition(said, old, now));
+    // What nobody has asked the catalog about stays as it was.
+    let known = old.iter().filter(|old| view.advice.is_none() && TYPES.contains(&old.type_.as_str()));
+    told.chain(known.cloned()).collect()
 }
 
 /// Whether there is an InstallPlan for what is wanted.

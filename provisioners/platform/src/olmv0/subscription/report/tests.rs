@@ -36,7 +36,7 @@ fn ready() -> Health {
 }
 
 fn view<'a>(subscription: &'a Subscription, sources: &'a [(Arc<CatalogSource>, Health)]) -> View<'a> {
-    View { subscription, sources, failure: None, seen: None, plan: None, versions: Vec::new() }
+    View { subscription, sources, failure: None, advice: None, seen: None, plan: None, versions: Vec::new() }
 }
 
 fn said(status: &SubscriptionStatus) -> Vec<(&str, &str)> {
@@ -157,4 +157,29 @@ fn what_fails_before_somebody_is_asked_is_told_without_an_install_plan() {
     assert_eq!(said_of(held(), Some(plan("old", "1.0.0", "Complete"))), told("InstallPlanPending", "Planning"));
     let own = said_of(held(), Some(plan("new", "2.0.0", "Installing")));
     assert_eq!((own.0.as_str(), own.1.as_str()), ("InstallPlanPending", "Installing"));
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_a_time_and_advice_stays_until_the_catalog_is_asked_again() {
+    let (mut subscription, sources) = (subscription(Value::Null), [source(Health::Failed("no".to_owned()))]);
+    let stage = Stage::Failed { reason: "InstallComponentFailed", message: "broken".to_owned() };
+    let seen = Seen { wanted: identity("2.0.0"), active: Some(identity("1.0.0")), stage };
+    let advice = Some(vec![("BundleDeprecated", "is old".to_owned()), ("Deprecated", "is old".to_owned())]);
+    let failure = Some(Failure::prevented("error using catalogsource olm/c: no".to_owned()));
+    let first = status(&View { failure, advice, seen: Some(&seen), ..view(&subscription, &sources) }, NOW);
+    let expected = [
+        ("CatalogSourcesUnhealthy", "UnhealthyCatalogSourceFound"),
+        ("ResolutionFailed", "ErrorPreventedResolution"),
+        ("InstallPlanFailed", "InstallComponentFailed"),
+        ("BundleDeprecated", ""),
+        ("Deprecated", ""),
+    ];
+    assert_eq!(said(&first), expected);
+    assert!(first.conditions.iter().all(|condition| condition.status == ConditionStatus::True));
+
+    subscription.status = Some(first);
+    let unasked = status(&view(&subscription, &sources), NOW);
+    assert_eq!(said(&unasked), [expected[0], expected[3], expected[4]]);
+    let well = status(&View { advice: Some(Vec::new()), ..view(&subscription, &[source(ready())]) }, NOW);
+    assert_eq!(said(&well), [HEALTHY]);
 }
