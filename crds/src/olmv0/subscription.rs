@@ -165,8 +165,10 @@ pub struct SubscriptionCondition {
     pub last_transition_time: Option<Timestamp>,
 }
 
+/// Names of Secrets with logins for the images of the operator, in `spec.config` (additive).
+pub const IMAGE_PULL_SECRETS: &str = "imagePullSecrets";
 /// Fields of `spec.config` that a BundleDeployment has in its `deploymentConfig`, with the same meaning.
-pub const CARRIED_SETTINGS: [&str; 9] = [
+pub const CARRIED_SETTINGS: [&str; 10] = [
     "env",
     "envFrom",
     "volumes",
@@ -176,6 +178,7 @@ pub const CARRIED_SETTINGS: [&str; 9] = [
     "nodeSelector",
     "affinity",
     "annotations",
+    IMAGE_PULL_SECRETS,
 ];
 
 impl SubscriptionSpec {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Affinity, EnvFromSource, EnvVar, ResourceRequirements, Toleration, Volume, VolumeMount,
+    Affinity, EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements, Toleration, Volume, VolumeMount,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -68,6 +68,8 @@ pub struct DeploymentConfig {
     pub affinity: Option<Affinity>,
     /// Added to Deployments and pods where they have no annotation of that name.
     pub annotations: BTreeMap<String, String>,
+    /// Added to those of the pods. Beyond the reference: Secrets with logins for the operator's own images.
+    pub image_pull_secrets: Vec<LocalObjectReference>,
 }
 
 /// The configuration does not fit. The texts are the reference's; of several problems all are told.

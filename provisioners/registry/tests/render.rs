@@ -196,7 +196,8 @@ fn the_users_configuration_changes_the_pods() {
     let bundle = bundle(&[]);
     let config = json!({"deploymentConfig": {"env": [{"name": "LEVEL", "value": "debug"}, {"name": "NEW", "value": "1"}],
         "nodeSelector": {"disk": "ssd"}, "annotations": {"capabilities": "mine", "team": "sky"},
-        "tolerations": [{"operator": "Exists"}, {"operator": "Exists"}], "volumes": [{"name": "data", "emptyDir": {"medium": "Memory"}}]}});
+        "tolerations": [{"operator": "Exists"}, {"operator": "Exists"}], "volumes": [{"name": "data", "emptyDir": {"medium": "Memory"}}],
+        "imagePullSecrets": [{"name": "login"}, {"name": "login"}]}});
     let config = Config::read(&bundle.csv, "sky", &config).unwrap();
     let mut options = options(Certificates::CertManager);
     options.deployment_config = config.deployment;
@@ -207,6 +208,7 @@ fn the_users_configuration_changes_the_pods() {
     assert_eq!(pod["spec"]["tolerations"], json!([{"operator": "Exists"}]));
     assert_eq!(pod["spec"]["volumes"][0], json!({"name": "data", "emptyDir": {"medium": "Memory"}}));
     assert_eq!(pod["spec"]["nodeSelector"], json!({"disk": "ssd"}));
+    assert_eq!(pod["spec"]["imagePullSecrets"], json!([{"name": "login"}]));
     assert_eq!(pod["metadata"]["annotations"]["capabilities"], "of the template");
     assert_eq!(deployment["metadata"]["annotations"], json!({"capabilities": "mine", "team": "sky"}));
 }

@@ -9,7 +9,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::names::{self, IGNORE_DEPENDENCIES};
 use rukpak_crds::olm::deployment_name;
-use rukpak_crds::olmv0::subscription::{CARRIED_SETTINGS, SubscriptionSpec};
+use rukpak_crds::olmv0::subscription::{CARRIED_SETTINGS, IMAGE_PULL_SECRETS, SubscriptionSpec};
 use rukpak_crds::olmv0::{MANAGED_LABEL, NAMESPACE_LABEL, PACKAGE, Subscription, VERSIONS, component_label};
 use rukpak_crds::{BundleDeployment, config};
 use rukpak_runtime::api::Error;
@@ -23,6 +23,9 @@ use crate::installed::Identity;
 /// Fields of its spec that are all written here.
 const WRITTEN: [&str; 6] =
     ["provisionerClassName", "template", "config", "deletionPolicy", "serviceAccount", "approval"];
+
+/// Where the settings of the operator's Deployments are in `spec.config`.
+const DEPLOYMENT_CONFIG: &str = "deploymentConfig";
 
 /// A package in a namespace: what a BundleDeployment is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +101,8 @@ pub(super) async fn apply(
     // Whoever said more on the BundleDeployment is not contradicted.
     let says_more = live.is_some_and(|live| ignored(live) == Some("true"));
     let roles = roles(spec, group, neighbours::have_roles(unit, context));
-    let mut body = desired(unit, (spec, group, roles), (bundle, has_packages && !says_more));
+    let secrets = pull_secrets(unit, spec, live.map(|live| &**live), context);
+    let mut body = desired(unit, (spec, group, roles, &secrets), (bundle, has_packages && !says_more));
     if let Some(live) = live.filter(|live| is_applied(&body, live)) {
         return Ok(live.clone());
     }
@@ -166,10 +170,34 @@ pub(super) async fn delete(deployment: &BundleDeployment, context: &Context) -> 
     }
 }
 
+/// Names of the Secrets by which images of a CatalogSource of the same namespace are pulled: the operator's own may need them too. Nothing
+/// is read or copied. Those of another namespace open what is theirs: nobody here gets them.
+fn pull_secrets(
+    unit: &Unit,
+    spec: &SubscriptionSpec,
+    live: Option<&BundleDeployment>,
+    context: &Context,
+) -> Vec<String> {
+    if spec.source_namespace != unit.namespace {
+        return Vec::new();
+    }
+    match context.sources.get(&ObjectRef::new(&spec.source).within(&unit.namespace)) {
+        Some(source) => source.spec.secrets.iter().filter(|name| !name.contains('/')).cloned().collect(),
+        // What runs outlives its catalog as it is.
+        None => live.map(named_secrets).unwrap_or_default(),
+    }
+}
+
+fn named_secrets(live: &BundleDeployment) -> Vec<String> {
+    let config = live.spec.config.as_ref().and_then(|config| config.get(DEPLOYMENT_CONFIG));
+    let named = config.and_then(|config| config.get(IMAGE_PULL_SECRETS)).and_then(Value::as_array);
+    named.into_iter().flatten().filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
+}
+
 /// What is written. Pure.
 fn desired(
     unit: &Unit,
-    (spec, group, roles): (&SubscriptionSpec, &Group, Option<Value>),
+    (spec, group, roles, secrets): (&SubscriptionSpec, &Group, Option<Value>, &[String]),
     (bundle, has_packages): (&Identity, bool),
 ) -> Value {
     let mut annotations = bundle.annotations();
@@ -187,7 +215,7 @@ fn desired(
         },
         "spec": {
             "provisionerClassName": names::CLASS_PLAIN,
-            "config": settings(unit, (spec, group, roles)),
+            "config": settings(unit, (spec, group, roles, secrets)),
             "deletionPolicy": "KeepCRDs",
             "approval": if spec.is_manual() { "Always" } else { "Automatic" },
             "template": {
@@ -208,7 +236,10 @@ fn desired(
 }
 
 /// `spec.config` of the BundleDeployment.
-fn settings(unit: &Unit, (spec, group, roles): (&SubscriptionSpec, &Group, Option<Value>)) -> Map<String, Value> {
+fn settings(
+    unit: &Unit,
+    (spec, group, roles, secrets): (&SubscriptionSpec, &Group, Option<Value>, &[String]),
+) -> Map<String, Value> {
     let mut settings = Map::new();
     settings.insert(config::INSTALL_NAMESPACE.to_owned(), json!(unit.namespace));
     match group.targets.as_slice() {
@@ -218,8 +249,9 @@ fn settings(unit: &Unit, (spec, group, roles): (&SubscriptionSpec, &Group, Optio
     }
     let mut changes = spec.config.clone().unwrap_or_default();
     changes.retain(|key, value| CARRIED_SETTINGS.contains(&key.as_str()) && !value.is_null());
+    add_pull_secrets(&mut changes, secrets);
     if !changes.is_empty() {
-        settings.insert("deploymentConfig".to_owned(), Value::Object(changes));
+        settings.insert(DEPLOYMENT_CONFIG.to_owned(), Value::Object(changes));
     }
     let labels =
         BTreeMap::from([(MANAGED_LABEL.to_owned(), "true"), (component_label(&unit.package, &unit.namespace), "")]);
@@ -228,6 +260,21 @@ fn settings(unit: &Unit, (spec, group, roles): (&SubscriptionSpec, &Group, Optio
     settings.insert(config::SEVERAL_NAMESPACES.to_owned(), json!(true));
     settings.extend(roles.map(|roles| (config::API_ROLES.to_owned(), roles)));
     settings
+}
+
+fn add_pull_secrets(changes: &mut Map<String, Value>, secrets: &[String]) {
+    if secrets.is_empty() {
+        return;
+    }
+    // What is no list is refused with the bundle's other settings.
+    let said = changes.entry(IMAGE_PULL_SECRETS).or_insert_with(|| json!([]));
+    let Some(list) = said.as_array_mut() else { return };
+    for name in secrets {
+        let reference = json!({"name": name});
+        if !list.contains(&reference) {
+            list.push(reference);
+        }
+    }
 }
 
 /// Whether who has `admin`, `edit` or `view` in a namespace may use the operator's APIs there: as in OLM, if nobody says otherwise. An
@@ -287,7 +334,7 @@ mod tests {
     fn body(more: &Value, group: &Group) -> Value {
         let spec = spec(more);
         let roles = roles(&spec, group, false);
-        desired(&unit(), (&spec, group, roles), (&bundle(), false))
+        desired(&unit(), (&spec, group, roles, &[]), (&bundle(), false))
     }
 
     #[test]
@@ -327,6 +374,22 @@ mod tests {
     }
 
     #[test]
+    fn secrets_of_the_catalog_are_named_beside_those_of_the_subscription() {
+        let (group, secrets) = (group(&[""], None), ["mine".to_owned(), "theirs".to_owned()]);
+        let config = |own: Value, secrets: &[String]| {
+            let spec = spec(&json!({"config": {"imagePullSecrets": own}}));
+            desired(&unit(), (&spec, &group, None, secrets), (&bundle(), false))
+        };
+        let named = |body: &Value| body["spec"]["config"]["deploymentConfig"]["imagePullSecrets"].clone();
+        let both = config(json!([{"name": "mine"}]), &secrets);
+        assert_eq!(named(&both), json!([{"name": "mine"}, {"name": "theirs"}]));
+        assert_eq!(named_secrets(&serde_json::from_value(both).unwrap()), secrets);
+        assert_eq!(named(&config(Value::Null, &secrets)), json!([{"name": "mine"}, {"name": "theirs"}]));
+        assert!(config(Value::Null, &[])["spec"]["config"].get("deploymentConfig").is_none());
+        assert_eq!(named(&config(json!("mine"), &secrets)), json!("mine"), "it is refused");
+    }
+
+    #[test]
     fn manual_asks_always_and_everything_else_never() {
         let approval = |more: Value| body(&more, &group(&[""], None))["spec"]["approval"].clone();
         assert_eq!(approval(json!({"installPlanApproval": "Manual"})), "Always");
@@ -346,7 +409,7 @@ mod tests {
         assert!(is_applied(&written, &live), "what others say is theirs");
         assert!(!is_applied(&body(&json!({}), &group(&["a", "b"], None)), &live));
         let (config, group) = (spec(&config), group(&["a", "b"], None));
-        let packages = desired(&unit(), (&config, &group, roles(&config, &group, false)), (&bundle(), true));
+        let packages = desired(&unit(), (&config, &group, roles(&config, &group, false), &[]), (&bundle(), true));
         assert!(!is_applied(&packages, &live));
         live.metadata.name = Some("another".to_owned());
         assert_eq!(Unit::of(&live), None, "labels are copied");

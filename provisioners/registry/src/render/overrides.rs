@@ -37,6 +37,7 @@ fn apply_to_container(config: &DeploymentConfig, container: &mut Container) {
 fn apply_to_pod(config: &DeploymentConfig, pod: &mut PodSpec) {
     replace_or_add(&mut pod.volumes, &config.volumes, |volume| &volume.name);
     add_new(&mut pod.tolerations, &config.tolerations);
+    add_new(&mut pod.image_pull_secrets, &config.image_pull_secrets);
     if let Some(selector) = &config.node_selector {
         pod.node_selector = Some(selector.clone());
     }

@@ -107,3 +107,31 @@ async fn a_secret_of_another_namespace_is_named_by_no_subscription() {
         assert!(!object.data.to_string().contains("do-not-tell"), "{:#}", object.data);
     }
 }
+
+/// A CatalogSource of the namespace is that of who owns the namespace, and so are its Secrets; those of a global one are not.
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_of_a_catalog_are_named_in_its_own_namespace_only() {
+    let case = Case::new("cs-secret").await;
+    let image = case.catalog(&["1.0.0"]).await;
+    let mut global = case.source(&image);
+    global["spec"]["secrets"] = json!(["login"]);
+    case.applies(&[global.clone(), case.group("group", &json!({})), case.subscription(&json!({}))]).await;
+    case.until_succeeded("1.0.0").await;
+    let deployment = case.named("Deployment", packages::DEPLOYMENT);
+    let secrets = |object: &DynamicObject| object.data["spec"]["template"]["spec"]["imagePullSecrets"].clone();
+    assert_eq!(secrets(&case.get(&deployment).await), Value::Null);
+
+    let mut own = global;
+    own["metadata"]["namespace"] = json!(case.space);
+    case.applies(&[own, case.subscription(&json!({"sourceNamespace": case.space}))]).await;
+    let named = json!([{"name": "login"}]);
+    case.until_object(&deployment, "the Secret is named", |object| secrets(object) == named).await;
+    case.until_succeeded("1.0.0").await;
+
+    // What runs outlives its catalog as it is.
+    case.types(&format!("kubectl -n {} delete catalogsource {}", case.space, case.package)).await;
+    case.until_said("CatalogSourcesUnhealthy", "UnhealthyCatalogSourceFound").await;
+    let patience = std::time::Duration::from_secs(2);
+    let is_named = |object: Option<&DynamicObject>| object.is_some_and(|object| secrets(object) == named);
+    case.holds_for(&deployment, "the Secret is named still", patience, is_named).await;
+}
