@@ -32,6 +32,14 @@ pub const CATALOG_NAME_LABEL: &str = "olm.operatorframework.io/metadata.name";
 pub const OWNER_KIND_LABEL: &str = "olm.operatorframework.io/owner-kind";
 /// Label of every object of an extension: the name of its owner.
 pub const OWNER_NAME_LABEL: &str = "olm.operatorframework.io/owner-name";
+/// Annotation of what installs a bundle: name of the package. operator-controller's, as those below.
+pub const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
+/// Annotation: name of the bundle.
+pub const BUNDLE_NAME: &str = "olm.operatorframework.io/bundle-name";
+/// Annotation: version of the bundle.
+pub const BUNDLE_VERSION: &str = "olm.operatorframework.io/bundle-version";
+/// Annotation: image of the bundle, as the catalog names it.
+pub const BUNDLE_REFERENCE: &str = "olm.operatorframework.io/bundle-reference";
 /// Finalizers that catalogd and operator-controller put on their objects. We add none and remove these.
 pub const UPSTREAM_FINALIZERS: [&str; 4] = [
     "olm.operatorframework.io/delete-server-cache",

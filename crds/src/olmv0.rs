@@ -12,10 +12,12 @@
 //! operator_condition  what an operator says of itself
 //! operator            what belongs to a package in a namespace
 //! olm_config          settings of OLM, without effect
+//! installation        the BundleDeployment that a Subscription is installed by
 //! ```
 
 pub mod catalog_source;
 pub mod install_plan;
+pub mod installation;
 pub mod olm_config;
 pub mod operator;
 pub mod operator_condition;

@@ -3,20 +3,14 @@
 use std::collections::BTreeMap;
 
 use kube::{Api, Client, ResourceExt};
+pub(crate) use rukpak_crds::olm::BUNDLE_VERSION;
+use rukpak_crds::olm::{BUNDLE_NAME, BUNDLE_REFERENCE, PACKAGE_NAME};
 use rukpak_crds::{Bundle, BundleDeployment};
 use rukpak_runtime::api::Error;
 use serde::{Deserialize, Serialize};
 
-/// Annotation of the Bundle, and of the BundleDeployment: name of the package. operator-controller's, as those below.
-pub(crate) const PACKAGE_NAME: &str = "olm.operatorframework.io/package-name";
-/// Annotation: name of the bundle.
-pub(crate) const BUNDLE_NAME: &str = "olm.operatorframework.io/bundle-name";
-/// Annotation: version of the bundle.
-pub(crate) const BUNDLE_VERSION: &str = "olm.operatorframework.io/bundle-version";
 /// Annotation: release of the bundle; only where the catalog tells one.
 pub(crate) const BUNDLE_RELEASE: &str = "olm.operatorframework.io/bundle-release";
-/// Annotation: image of the bundle, as the catalog names it.
-pub(crate) const BUNDLE_REFERENCE: &str = "olm.operatorframework.io/bundle-reference";
 
 /// What a bundle is to the catalogs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -31,15 +31,11 @@ mod start;
 mod subscription;
 
 use rukpak_crds::BundleDeployment;
+pub(crate) use rukpak_crds::olmv0::installation::deployment_name;
 
 pub(crate) use start::{Facade, Parts, Wake};
 
 /// The namespace and the package of the Subscription that a BundleDeployment was made for, if it was.
 pub(crate) fn subscribed(deployment: &BundleDeployment) -> Option<(String, String)> {
     deployment::Unit::of(deployment).map(|unit| (unit.namespace, unit.package))
-}
-
-/// The name of the BundleDeployment of a package in a namespace.
-pub(crate) fn deployment_name(namespace: &str, package: &str) -> String {
-    deployment::Unit { namespace: namespace.to_owned(), package: package.to_owned() }.name()
 }

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::Store;
 use kube::{Client, Resource, ResourceExt};
+pub(super) use rukpak_crds::olmv0::installation::FIELD_MANAGER;
 use rukpak_crds::olmv0::{
     CatalogSource, ClusterServiceVersion, InstallPlan, OLMConfig, Operator, OperatorGroup, Subscription,
 };
@@ -20,9 +21,6 @@ use super::operator_group::{Membership, membership};
 use super::service_version::Bundles;
 use super::{Wake, deployment};
 use crate::dependencies::Dependencies;
-
-/// The field manager of what is written here.
-pub(super) const FIELD_MANAGER: &str = "rukpak-subscription";
 
 pub(super) struct Context {
     pub client: Client,

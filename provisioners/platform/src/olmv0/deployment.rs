@@ -8,12 +8,12 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::names::{self, IGNORE_DEPENDENCIES};
-use rukpak_crds::olm::deployment_name;
-use rukpak_crds::olmv0::subscription::{CARRIED_SETTINGS, IMAGE_PULL_SECRETS, SubscriptionSpec};
-use rukpak_crds::olmv0::{MANAGED_LABEL, NAMESPACE_LABEL, PACKAGE, Subscription, VERSIONS, component_label};
+use rukpak_crds::olmv0::installation::{DEPLOYMENT_CONFIG, Installation, deployment_name};
+use rukpak_crds::olmv0::subscription::{IMAGE_PULL_SECRETS, SubscriptionSpec};
+use rukpak_crds::olmv0::{NAMESPACE_LABEL, PACKAGE, Subscription, VERSIONS};
 use rukpak_crds::{BundleDeployment, config};
 use rukpak_runtime::api::Error;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::context::{Context, FIELD_MANAGER};
 use super::neighbours;
@@ -23,9 +23,6 @@ use crate::installed::Identity;
 /// Fields of its spec that are all written here.
 const WRITTEN: [&str; 6] =
     ["provisionerClassName", "template", "config", "deletionPolicy", "serviceAccount", "approval"];
-
-/// Where the settings of the operator's Deployments are in `spec.config`.
-const DEPLOYMENT_CONFIG: &str = "deploymentConfig";
 
 /// A package in a namespace: what a BundleDeployment is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +60,9 @@ impl Unit {
         Self { namespace: subscription.namespace().unwrap_or_default(), package: subscription.spec.name.clone() }
     }
 
-    /// The name of the BundleDeployment. No namespace has a dot, so that two units have two names.
+    /// The name of the BundleDeployment.
     pub fn name(&self) -> String {
-        deployment_name(&format!("{}.{}", self.package, self.namespace))
+        deployment_name(&self.namespace, &self.package)
     }
 
     /// Looks for it; where the watch shows none, in the cluster.
@@ -200,81 +197,20 @@ fn desired(
     (spec, group, roles, secrets): (&SubscriptionSpec, &Group, Option<Value>, &[String]),
     (bundle, has_packages): (&Identity, bool),
 ) -> Value {
-    let mut annotations = bundle.annotations();
-    annotations.insert(PACKAGE.to_owned(), unit.package.clone());
-    if has_packages {
-        annotations.insert(IGNORE_DEPENDENCIES.to_owned(), names::PACKAGES.to_owned());
-    }
-    let mut body = json!({
-        "apiVersion": BundleDeployment::api_version(&()),
-        "kind": BundleDeployment::kind(&()),
-        "metadata": {
-            "name": unit.name(),
-            "labels": {NAMESPACE_LABEL: unit.namespace},
-            "annotations": annotations,
-        },
-        "spec": {
-            "provisionerClassName": names::CLASS_PLAIN,
-            "config": settings(unit, (spec, group, roles, secrets)),
-            "deletionPolicy": "KeepCRDs",
-            "approval": if spec.is_manual() { "Always" } else { "Automatic" },
-            "template": {
-                // They tell which bundle a Bundle is: also of the one that stays when an upgrade fails.
-                "metadata": {"annotations": bundle.annotations()},
-                "spec": {
-                    "provisionerClassName": names::CLASS_REGISTRY,
-                    "source": {"type": "image", "image": {"ref": bundle.reference}},
-                },
-            },
-        },
-    });
-    if let Some(account) = &group.account {
-        // Of the namespace of the OperatorGroup and of no other.
-        body["spec"]["serviceAccount"] = json!({"name": account, "namespace": unit.namespace});
-    }
-    body
-}
-
-/// `spec.config` of the BundleDeployment.
-fn settings(
-    unit: &Unit,
-    (spec, group, roles, secrets): (&SubscriptionSpec, &Group, Option<Value>, &[String]),
-) -> Map<String, Value> {
-    let mut settings = Map::new();
-    settings.insert(config::INSTALL_NAMESPACE.to_owned(), json!(unit.namespace));
-    match group.targets.as_slice() {
-        [all] if all.is_empty() => {}
-        [only] => drop(settings.insert("watchNamespace".to_owned(), json!(only))),
-        several => drop(settings.insert("watchNamespaces".to_owned(), json!(several))),
-    }
-    let mut changes = spec.config.clone().unwrap_or_default();
-    changes.retain(|key, value| CARRIED_SETTINGS.contains(&key.as_str()) && !value.is_null());
-    add_pull_secrets(&mut changes, secrets);
-    if !changes.is_empty() {
-        settings.insert(DEPLOYMENT_CONFIG.to_owned(), Value::Object(changes));
-    }
-    let labels =
-        BTreeMap::from([(MANAGED_LABEL.to_owned(), "true"), (component_label(&unit.package, &unit.namespace), "")]);
-    settings.insert(config::OBJECT_LABELS.to_owned(), json!(labels));
-    settings.insert("operatorCondition".to_owned(), json!(true));
-    settings.insert(config::SEVERAL_NAMESPACES.to_owned(), json!(true));
-    settings.extend(roles.map(|roles| (config::API_ROLES.to_owned(), roles)));
-    settings
-}
-
-fn add_pull_secrets(changes: &mut Map<String, Value>, secrets: &[String]) {
-    if secrets.is_empty() {
-        return;
-    }
-    // What is no list is refused with the bundle's other settings.
-    let said = changes.entry(IMAGE_PULL_SECRETS).or_insert_with(|| json!([]));
-    let Some(list) = said.as_array_mut() else { return };
-    for name in secrets {
-        let reference = json!({"name": name});
-        if !list.contains(&reference) {
-            list.push(reference);
-        }
-    }
+    let asked = Installation {
+        namespace: &unit.namespace,
+        package: &unit.package,
+        targets: &group.targets,
+        account: group.account.as_deref(),
+        config: spec.config.as_ref(),
+        secrets,
+        roles,
+        is_manual: spec.is_manual(),
+        bundle: bundle.annotations(),
+        image: &bundle.reference,
+        has_packages,
+    };
+    asked.body()
 }
 
 /// Whether who has `admin`, `edit` or `view` in a namespace may use the operator's APIs there: as in OLM, if nobody says otherwise. An
