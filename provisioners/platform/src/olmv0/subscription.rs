@@ -14,7 +14,7 @@ use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olm::rules;
-use rukpak_crds::olmv0::{CatalogSource, DEPLOYMENT_UID, InstallPlan, Subscription};
+use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, DEPLOYMENT_UID, InstallPlan, Subscription};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
@@ -70,6 +70,7 @@ pub(super) async fn reconcile(subscription: Arc<Subscription>, context: Arc<Cont
         advice,
         seen: seen.as_ref(),
         plan: plan(&subscription, deployment.as_deref(), &context),
+        has_referenced: has_referenced(&subscription, &context),
         versions: versions(&subscription, &context),
     };
     let status = report::status(&view, Timestamp::now());
@@ -118,11 +119,31 @@ async fn follow(subscription: &Subscription, context: &Context) -> Followed {
             return Followed { deployment: live, failure, ..Followed::default() };
         }
     };
+    if live.is_none()
+        && let Some(version) = left_by_olm(subscription, context)
+    {
+        return nothing(Failure::prevented(format!(
+            "ClusterServiceVersion {version} was not made for a BundleDeployment, and is left as it is: rukpakctl migrate \
+             subscription/{} -n {} --to subscription takes over what OLM has installed",
+            subscription.name_any(),
+            unit.namespace
+        )));
+    }
     if live.is_none() && is_uninstalled(subscription, context) {
         return Followed::default();
     }
     let wanted = wanted(subscription, live.as_deref(), context).await;
     install(&unit, (subscription, &group), wanted, live, context).await
+}
+
+/// The ClusterServiceVersion that the Subscription has installed, where that was by OLM: it does not speak of a BundleDeployment.
+fn left_by_olm(subscription: &Subscription, context: &Context) -> Option<String> {
+    let installed = subscription.status.as_ref().map(|status| &status.installed_csv)?;
+    let versions = within(&context.versions, &subscription.namespace().unwrap_or_default());
+    let is_left = |version: &Arc<ClusterServiceVersion>| {
+        version.name_any() == *installed && !version.annotations().contains_key(DEPLOYMENT_UID)
+    };
+    versions.into_iter().find(is_left).map(|version| version.name_any())
 }
 
 /// Whether somebody has deleted what was installed: it is not made anew before its InstallPlan is deleted, too.
@@ -276,6 +297,13 @@ fn plan(
         plans.retain(|plan| of(plan) == deployment.uid());
     }
     plans.into_iter().max_by_key(|plan| plan.spec.generation)
+}
+
+/// Whether the InstallPlan that the status refers to is there. One of OLM may be that of several Subscriptions.
+fn has_referenced(subscription: &Subscription, context: &Context) -> bool {
+    let referenced = subscription.status.as_ref().and_then(|status| status.install_plan_ref.as_ref());
+    let plans = within(&context.plans, &subscription.namespace().unwrap_or_default());
+    referenced.is_some_and(|referenced| plans.iter().any(|plan| plan.uid().as_ref() == Some(&referenced.uid)))
 }
 
 /// Names of the ClusterServiceVersions of the namespace.

@@ -48,6 +48,8 @@ pub(super) struct View<'a> {
     pub seen: Option<&'a Seen>,
     /// Its latest InstallPlan.
     pub plan: Option<Arc<InstallPlan>>,
+    /// Whether the InstallPlan that the status refers to is there, whosever it is.
+    pub has_referenced: bool,
     /// Names of the ClusterServiceVersions of the namespace.
     pub versions: Vec<String>,
 }
@@ -200,7 +202,8 @@ fn is_planned(view: &View<'_>) -> bool {
 
 /// Whether an InstallPlan is referred to that is gone, and nothing takes its place.
 fn is_missing(view: &View<'_>) -> bool {
-    view.subscription.status.as_ref().is_some_and(|status| status.install_plan_ref.is_some())
+    !view.has_referenced
+        && view.subscription.status.as_ref().is_some_and(|status| status.install_plan_ref.is_some())
         && view.seen.is_some_and(Seen::is_installed)
 }
 

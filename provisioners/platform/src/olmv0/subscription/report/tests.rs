@@ -36,7 +36,16 @@ fn ready() -> Health {
 }
 
 fn view<'a>(subscription: &'a Subscription, sources: &'a [(Arc<CatalogSource>, Health)]) -> View<'a> {
-    View { subscription, sources, failure: None, advice: None, seen: None, plan: None, versions: Vec::new() }
+    View {
+        subscription,
+        sources,
+        failure: None,
+        advice: None,
+        seen: None,
+        plan: None,
+        has_referenced: false,
+        versions: Vec::new(),
+    }
 }
 
 fn said(status: &SubscriptionStatus) -> Vec<(&str, &str)> {
@@ -182,4 +191,20 @@ fn all_that_is_wrong_is_told_at_a_time_and_advice_stays_until_the_catalog_is_ask
     assert_eq!(said(&unasked), [expected[0], expected[3], expected[4]]);
     let well = status(&View { advice: Some(Vec::new()), ..view(&subscription, &[source(ready())]) }, NOW);
     assert_eq!(said(&well), [HEALTHY]);
+}
+
+#[test]
+fn a_plan_that_is_there_is_not_missed_whosever_it_is() {
+    let status_before = json!({"currentCSV": "p.v1.0.0", "installedCSV": "p.v1.0.0", "lastUpdated": "2026-01-01T00:00:00Z",
+        "installPlanRef": {"name": "install-a", "uid": "install-a"}});
+    let (subscription, sources) = (subscription(status_before), [source(ready())]);
+    let seen = Seen { wanted: identity("1.0.0"), active: Some(identity("1.0.0")), stage: Stage::Succeeded };
+    let is_missed = |has_referenced: bool| {
+        let versions = vec!["p.v1.0.0".to_owned()];
+        let view = View { seen: Some(&seen), has_referenced, versions, ..view(&subscription, &sources) };
+        let status = status(&view, NOW);
+        assert_eq!(status.install_plan_ref.as_ref().map(|plan| plan.name.as_str()), Some("install-a"));
+        said(&status).contains(&("InstallPlanMissing", "ReferencedInstallPlanNotFound"))
+    };
+    assert!(is_missed(false) && !is_missed(true));
 }
