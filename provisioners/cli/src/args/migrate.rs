@@ -78,6 +78,9 @@ pub enum Kind {
     /// Nobody: the BundleDeployment stands alone
     #[value(name = "bundledeployment")]
     Deployment,
+    /// The Subscription of OLM v0 that has it, which stays
+    #[value(name = "subscription")]
+    Subscription,
 }
 
 fn object(text: &str) -> Result<(Holder, String), String> {

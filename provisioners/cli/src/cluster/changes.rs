@@ -1,6 +1,7 @@
 //! Changes of BundleDeployments, and the watch of what comes of them.
 
 use futures::{Stream, StreamExt as _};
+use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use rukpak_crds::names::{OWNER_KIND, OWNER_KIND_VALUE, OWNER_NAME};
@@ -14,6 +15,14 @@ impl Cluster {
     pub async fn create(&self, deployment: &BundleDeployment) -> Result<BundleDeployment, Error> {
         let parameters = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         self.deployments().create(&parameters, deployment).await.map_err(|error| self.fault(error))
+    }
+
+    /// Makes a BundleDeployment in the name of the manager that is to apply it from then on. What others have written before is a
+    /// refusal with 409.
+    pub async fn create_as(&self, manager: &str, deployment: &BundleDeployment) -> Result<BundleDeployment, Error> {
+        let (name, parameters) = (deployment.name_any(), PatchParams::apply(manager));
+        let applied = self.deployments().patch(&name, &parameters, &Patch::Apply(deployment)).await;
+        applied.map_err(|error| self.fault(error))
     }
 
     /// Merges a patch into a BundleDeployment. One with a `metadata.resourceVersion` that is not the present one is a refusal

@@ -25,6 +25,9 @@ pub(super) async fn plan(
     arguments: &MigrateArgs,
     (from, name): (Kind, &str),
 ) -> Result<Plan, Failure> {
+    if from == Kind::Subscription || arguments.to == Some(Kind::Subscription) {
+        return Err(only_its_own());
+    }
     let (deployment, left, package) = match from {
         Kind::Operator => {
             let operator = cluster.platform_operator(name).await?;
@@ -44,7 +47,7 @@ pub(super) async fn plan(
             let left = (ApiResource::erase::<ClusterExtension>(&()), extension.meta().uid.clone());
             (of_owner(cluster, name, left.1.as_deref()).await?, Some(left.0), package)
         }
-        Kind::Deployment => (cluster.existing(name).await?, None, None),
+        Kind::Deployment | Kind::Subscription => (cluster.existing(name).await?, None, None),
     };
     let left = match (left, controller(&deployment)) {
         (Some(resource), Some(owner)) => Some((resource, owner.clone())),
@@ -60,7 +63,7 @@ pub(super) async fn plan(
         to if to == from => {
             return Err(Failure::no(format!("{name:?} is what it shall be: name another kind by --to")));
         }
-        Kind::Deployment => None,
+        Kind::Deployment | Kind::Subscription => None,
         Kind::Operator => {
             let package = package.ok_or_else(|| nothing_installed(name))?;
             Some(objects::operator_object(&objects::operator(&deployment, &package)))
@@ -71,6 +74,11 @@ pub(super) async fn plan(
         }
     };
     Ok(Plan { deployment, made, left })
+}
+
+fn only_its_own() -> Failure {
+    Failure::no("--to subscription is for what OLM has installed for that very subscription")
+        .hint("rukpakctl migrate subscription/NAME --to subscription")
 }
 
 fn nothing_installed(name: &str) -> Failure {

@@ -8,6 +8,7 @@
 //! sorted   which objects are taken over, which are OLM's own      reads the cluster
 //! record   what was before, in a ConfigMap                        forward, back: the writes
 //! marks    the write by which an object changes hands             pure
+//! stay     where the Subscription goes on with what OLM has written
 //! ```
 
 mod back;
@@ -18,7 +19,10 @@ mod marks;
 mod olm;
 mod record;
 mod sorted;
+mod stay;
 mod wanted;
+
+use std::collections::BTreeSet;
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -28,7 +32,7 @@ use rukpak_format::Format;
 use rukpak_plan::Plan;
 use serde_json::{Value, json};
 
-use self::check::package;
+use self::check::{Checked, package};
 use self::olm::{Installed, Kinds};
 use self::record::{Left, Record, Reference, State};
 use self::sorted::Sorted;
@@ -72,12 +76,17 @@ pub(super) async fn all(cluster: &Cluster, arguments: &MigrateArgs) -> Result<Ex
         let kinds = Kinds::find(cluster).await?;
         let there = cluster.all_of(&kinds.subscription, namespace, "").await?;
         let there = there.iter().map(|found| (found.namespace().unwrap_or_default(), found.name_any()));
-        let mut unfinished = Vec::new();
+        let (mut unfinished, mut followed) = (Vec::new(), BTreeSet::new());
         for (space, name) in subjects {
-            if record::find(cluster, &space, &name).await?.is_some_and(|(_, state)| state != State::Done) {
-                unfinished.push((space, name));
+            match record::find(cluster, &space, &name).await? {
+                Some((record, State::Done)) if record.stays => {
+                    followed.insert((space, name));
+                }
+                Some((_, State::Forward | State::Back)) => unfinished.push((space, name)),
+                _ => {}
             }
         }
+        let there = there.filter(|subject| !followed.contains(subject));
         subjects = unfinished.into_iter().chain(there).collect();
     }
     subjects.sort();
@@ -150,11 +159,15 @@ async fn planned(
 ) -> Result<Planned, Failure> {
     let kinds = Kinds::find(cluster).await?;
     let installed = olm::read(cluster, &kinds, namespace, name).await?;
-    let checked = check::check(&installed)?;
+    let checked = check::check(&installed, target(arguments) == Kind::Subscription)?;
     let image = image::find(&installed, checked.csv, arguments).await?;
-    let has_roles = has_api_roles(cluster, checked.csv).await?;
-    let deployment = wanted::deployment(&installed, &checked, &image, has_roles);
-    refuse_taken_names(cluster, arguments, &installed).await?;
+    let deployment = if checked.stays {
+        wanted::subscribed(&installed, &checked, &image)
+    } else {
+        let has_roles = has_api_roles(cluster, checked.csv).await?;
+        wanted::deployment(&installed, &checked, &image, has_roles)
+    };
+    refuse_taken_names(cluster, arguments, &deployment.name_any()).await?;
     let owner = owner(cluster, arguments, &installed, &deployment, checked.csv).await?;
     let plan = render(cluster, arguments, &deployment, &checked.csv.name_any()).await?;
     let sorted = sorted::sort(cluster, &kinds, &installed, &checked, &plan).await?;
@@ -166,7 +179,7 @@ async fn planned(
             .err()
             .map(|failure| format!("{}; stop it before --apply: {}", failure.text, failure.hint.unwrap_or_default())),
     );
-    let record = recorded(&installed, checked.csv, checked.group, &sorted, deployment, owner);
+    let record = recorded(&installed, &checked, &sorted, deployment, owner);
     Ok(Planned { record, plan, notes, is_begun: false })
 }
 
@@ -218,9 +231,8 @@ async fn has_api_roles(cluster: &Cluster, csv: &DynamicObject) -> Result<bool, F
     Ok(false)
 }
 
-/// Refuses where something of the package's name is there already.
-async fn refuse_taken_names(cluster: &Cluster, arguments: &MigrateArgs, installed: &Installed) -> Result<(), Failure> {
-    let name = package(&installed.subscription);
+/// Refuses where something of the name is there already.
+async fn refuse_taken_names(cluster: &Cluster, arguments: &MigrateArgs, name: &str) -> Result<(), Failure> {
     if cluster.deployment(name).await?.is_some() {
         let text = format!("bundledeployment {name:?} is there already: one package is installed once");
         return Err(Failure::no(text).hint(format!("rukpakctl status {name}")));
@@ -257,7 +269,7 @@ async fn owner(
     csv: &DynamicObject,
 ) -> Result<Option<Value>, Failure> {
     match target(arguments) {
-        Kind::Deployment => Ok(None),
+        Kind::Deployment | Kind::Subscription => Ok(None),
         Kind::Operator => Ok(Some(wanted::operator(&installed.subscription))),
         Kind::Extension => {
             let version = olm::text(csv, "/spec/version").to_owned();
@@ -270,13 +282,17 @@ async fn owner(
 
 fn recorded(
     installed: &Installed,
-    csv: &DynamicObject,
-    group: &DynamicObject,
+    checked: &Checked<'_>,
     sorted: &Sorted,
     deployment: BundleDeployment,
     owner: Option<Value>,
 ) -> Record {
     let referenced = olm::text(&installed.subscription, "/status/installPlanRef/name");
+    let plan = if checked.stays {
+        stay::plan(installed, &checked.csv.name_any())
+    } else {
+        installed.plans.iter().find(|plan| plan.name_any() == referenced)
+    };
     let left = sorted.taken.iter().map(|taken| Left {
         object: Reference::of(&taken.identity, &taken.live.uid().unwrap_or_default()),
         marks: marks::Marks::of(&taken.live.metadata, &sorted.owners),
@@ -284,15 +300,16 @@ fn recorded(
     Record {
         namespace: installed.namespace.clone(),
         subscription: record::bare(&installed.subscription),
-        csv: record::bare(csv),
-        group: record::bare(group),
-        plan: installed.plans.iter().find(|plan| plan.name_any() == referenced).map(record::bare),
+        csv: record::bare(checked.csv),
+        group: record::bare(checked.group),
+        plan: plan.map(record::bare),
         taken: left.collect(),
         made: sorted.made.iter().map(|identity| Reference::of(identity, "")).collect(),
         removed: sorted.removed.iter().map(|(_, object)| record::bare(object)).collect(),
         swept: sorted.swept.iter().map(|(identity, uid)| Reference::of(identity, uid)).collect(),
         deployment,
         owner,
+        stays: checked.stays,
     }
 }
 
@@ -320,16 +337,7 @@ async fn back(cluster: &Cluster, arguments: &MigrateArgs, record: &Record) -> Re
     back::check(record, deployment.as_ref())?;
     if !arguments.apply {
         to_stderr("nothing is changed; with --apply:");
-        let (name, csv) = (record.deployment.name_any(), record.csv["metadata"]["name"].as_str().unwrap_or_default());
-        let count = record.taken.len();
-        to_stderr(&format!(
-            "  create clusterserviceversion.{}/{csv} and {} objects as they were",
-            olm::GROUP,
-            record.removed.len()
-        ));
-        to_stderr(&format!("  delete bundledeployment.core.rukpak.io/{name} without its objects, and what has it"));
-        to_stderr(&format!("  give {count} objects back: they stay as they are"));
-        to_stderr(&format!("  create subscription.{}/{}", olm::GROUP, record.subscription_name()));
+        steps_back(record).iter().for_each(|step| to_stderr(&format!("  {step}")));
         return Ok(Exit::Yes);
     }
     olm::refuse_running(cluster).await?;
@@ -337,6 +345,23 @@ async fn back(cluster: &Cluster, arguments: &MigrateArgs, record: &Record) -> Re
     let settings = (arguments.takeover.timeout, arguments.server.system_namespace.as_str());
     let outcome = back::go_back(cluster, record, settings, &mut done).await;
     finish(arguments, &done, outcome, "run the command again")
+}
+
+/// What the way back would do, a line each.
+fn steps_back(record: &Record) -> Vec<String> {
+    let (name, csv) = (record.deployment.name_any(), Reference::of_value(&record.csv).name());
+    let deployment = format!("delete bundledeployment.core.rukpak.io/{name} without its objects");
+    let (made, given) = (record.removed.len(), record.taken.len());
+    let given = format!("give {given} objects back: they stay as they are");
+    if record.stays {
+        return vec![deployment, given, format!("create {made} objects as they were")];
+    }
+    vec![
+        format!("create {csv} and {made} objects as they were"),
+        format!("{deployment}, and what has it"),
+        given,
+        format!("create subscription.{}/{}", olm::GROUP, record.subscription_name()),
+    ]
 }
 
 /// Prints what was done; a failure says how to go on.
@@ -368,10 +393,16 @@ impl Planned {
         if !record.made.is_empty() {
             steps.push(format!("which adds: {}", listed(record.made.iter().map(Reference::name).collect())));
         }
-        let own = [&record.subscription, &record.csv].into_iter().chain(&record.removed).map(Reference::of_value);
-        let own = own.map(|object| object.name()).chain(record.swept.iter().map(Reference::name));
-        steps.push(format!("delete what is OLM's: {}", listed(own.collect())));
-        if let Some(owner) = &record.owner {
+        let gone = record.gone();
+        if !gone.is_empty() {
+            steps.push(format!("delete what is OLM's: {}", listed(gone.iter().map(Reference::name).collect())));
+        }
+        if record.stays {
+            let subscription = Reference::of_value(&record.subscription).name();
+            steps.push(format!(
+                "hand the bundledeployment over to {subscription}, which stays, as what it has installed"
+            ));
+        } else if let Some(owner) = &record.owner {
             let owner = Reference::of_value(owner).name();
             steps.push(format!("create {owner}, and hand the bundledeployment over to it"));
         }

@@ -1,6 +1,7 @@
 //! The way back: OLM's objects are made again, and what was taken over becomes theirs. Each write is one that can be made twice.
 //!
 //! ```text
+//! let go     the Subscription has the BundleDeployment no more, where it has stayed (`stay`)
 //! version    the ClusterServiceVersion is there again, and what OLM made under names of its own
 //! release    the BundleDeployment goes without its objects, after whoever has it
 //! mark       each object becomes OLM's again
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use super::super::{Done, release};
 use super::forward::await_gone;
 use super::record::{Record, Reference, State};
+use super::stay;
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::{Cluster, Dependents, Error};
 use crate::failure::Failure;
@@ -56,7 +58,12 @@ pub(super) async fn go_back(
     done: &mut Vec<Done>,
 ) -> Result<(), Failure> {
     record.note(cluster, State::Back).await?;
-    let mut uids = BTreeMap::new();
+    if record.stays {
+        stay::let_go(cluster, record).await?;
+    }
+    // What is taken over is there still, and may own others.
+    let taken = record.taken.iter().map(|left| left.object.uid.clone());
+    let mut uids: BTreeMap<String, String> = taken.map(|uid| (uid.clone(), uid)).collect();
     again(cluster, &record.csv, (&mut uids, timeout), done).await?;
     for object in &record.removed {
         again(cluster, object, (&mut uids, timeout), done).await?;

@@ -22,14 +22,16 @@ pub(super) struct Checked<'a> {
     pub group: &'a DynamicObject,
     /// The namespaces that are watched; one empty name means all.
     pub targets: Vec<String>,
+    /// Whether Subscription, InstallPlan and ClusterServiceVersion stay.
+    pub stays: bool,
     pub notes: Vec<String>,
 }
 
-/// Checks everything that OLM's objects tell.
+/// Checks everything that OLM's objects tell. `stays`: the Subscription does.
 ///
 /// # Errors
 /// The first reason why it cannot be taken over.
-pub(super) fn check(installed: &Installed) -> Result<Checked<'_>, Failure> {
+pub(super) fn check(installed: &Installed, stays: bool) -> Result<Checked<'_>, Failure> {
     let subscription = &installed.subscription;
     let csv = succeeded(installed)?;
     if let Some(plan) = installed.plans.iter().find(|plan| is_in_flight(plan)) {
@@ -39,10 +41,10 @@ pub(super) fn check(installed: &Installed) -> Result<Checked<'_>, Failure> {
     }
     one_owner(installed, csv)?;
     refuse_settings(subscription)?;
-    let group = one_group(installed)?;
+    let group = one_group(installed, stays)?;
     let targets = targets(installed, group, csv)?;
     let package = package(subscription);
-    if package.is_empty() || package.len() > BUNDLE_DEPLOYMENT_NAME_MAX {
+    if package.is_empty() || (!stays && package.len() > BUNDLE_DEPLOYMENT_NAME_MAX) {
         return Err(Failure::no(format!(
             "package {package:?} cannot be the name of a BundleDeployment: that has 1 to {BUNDLE_DEPLOYMENT_NAME_MAX} characters"
         )));
@@ -57,7 +59,7 @@ pub(super) fn check(installed: &Installed) -> Result<Checked<'_>, Failure> {
         }),
     );
     notes.extend(dependents(installed, csv));
-    Ok(Checked { csv, group, targets, notes })
+    Ok(Checked { csv, group, targets, stays, notes })
 }
 
 /// The package that a Subscription is for: the name of everything that is made for it.
@@ -140,19 +142,22 @@ fn refuse_settings(subscription: &DynamicObject) -> Result<(), Failure> {
     Err(Failure::no(text).hint("take them out of the subscription first"))
 }
 
-fn one_group(installed: &Installed) -> Result<&DynamicObject, Failure> {
+/// With the rights of an account only what a Subscription has is installed.
+fn one_group(installed: &Installed, stays: bool) -> Result<&DynamicObject, Failure> {
     let [group] = installed.groups.as_slice() else {
         let (count, space) = (installed.groups.len(), &installed.namespace);
         return Err(Failure::no(format!("namespace {space:?} has {count} OperatorGroups: OLM itself wants one")));
     };
     let account = text(group, "/spec/serviceAccountName");
-    if !account.is_empty() {
+    if !stays && !account.is_empty() {
         let text = format!(
             "operatorgroup {:?} has the operator installed with the rights of ServiceAccount {account:?}: PlatformOperators and \
              ClusterExtensions have no counterpart",
             group.name_any()
         );
-        return Err(Failure::no(text).hint("take spec.serviceAccountName out of the OperatorGroup first"));
+        return Err(
+            Failure::no(text).hint("--to subscription, or take spec.serviceAccountName out of the OperatorGroup first")
+        );
     }
     Ok(group)
 }

@@ -5,7 +5,7 @@
 //! mark       each object leaves OLM                    the garbage collector has nothing to do with the ClusterServiceVersion any more
 //! create     the BundleDeployment, which takes them    waits until it has all of them
 //! leave      Subscription, ClusterServiceVersion, and what OLM made under names of its own, go
-//! hand over  to the PlatformOperator or ClusterExtension
+//! hand over  to the PlatformOperator or ClusterExtension, or to the Subscription, which stays then (`stay`)
 //! ```
 
 use std::time::Duration;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use rukpak_crds::condition::{Conditions as _, INSTALLED};
 use rukpak_crds::names::ADOPT_BY;
+use rukpak_crds::olmv0::installation::FIELD_MANAGER;
 use rukpak_crds::{BundleDeployment, ConditionStatus};
 use rukpak_plan::{Plan, owner};
 use serde_json::{Value, json};
@@ -21,6 +22,7 @@ use super::super::{Done, hand};
 use super::marks::owners;
 use super::olm::CLEANUP;
 use super::record::{Left, Record, Reference, State};
+use super::stay;
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::{Cluster, Dependents, Error};
 use crate::failure::Failure;
@@ -50,8 +52,10 @@ pub(super) async fn take_over(
         has_taken(cluster, record, &deployment, left).await?;
         done.push(Done { object: left.object.name(), action: "taken over" });
     }
-    leave(cluster, record, timeout, done).await?;
-    if let Some(owner) = &record.owner {
+    leave(cluster, record, &deployment, timeout, done).await?;
+    if record.stays {
+        stay::hand(cluster, record, &deployment, done).await?;
+    } else if let Some(owner) = &record.owner {
         hand(cluster, &deployment.name_any(), owner, done).await?;
     }
     record.note(cluster, State::Done).await
@@ -59,8 +63,11 @@ pub(super) async fn take_over(
 
 /// Whether all but the last note was done before.
 async fn is_handed_over(cluster: &Cluster, record: &Record) -> Result<bool, Failure> {
-    let Some(owner) = record.owner.as_ref().map(Reference::of_value) else { return Ok(false) };
     let deployment = cluster.deployment(&record.deployment.name_any()).await?;
+    if record.stays {
+        return Ok(deployment.is_some_and(|deployment| stay::is_handed_over(&deployment)));
+    }
+    let Some(owner) = record.owner.as_ref().map(Reference::of_value) else { return Ok(false) };
     let controller = deployment.as_ref().and_then(|deployment| owner::controller(&deployment.metadata));
     Ok(controller.is_some_and(|controller| (&controller.kind, &controller.name) == (&owner.kind, &owner.name)))
 }
@@ -75,7 +82,7 @@ async fn mark(cluster: &Cluster, record: &Record, left: &Left, plan: &Plan) -> R
         if live.annotations().get(ADOPT_BY) == Some(&name) {
             return Ok(());
         }
-        if let Some(owner) = owner::controller(&live.metadata) {
+        if let Some(owner) = owner::controller(&live.metadata).filter(|owner| !left.marks.owners.contains(owner)) {
             return Err(Failure::no(format!("{identity} is controlled by {} {:?} by now", owner.kind, owner.name)));
         }
         let patch = left.marks.leave(&live, body.as_ref().unwrap_or(&Value::Null), &name);
@@ -93,6 +100,8 @@ async fn create(cluster: &Cluster, record: &Record, done: &mut Vec<Done>) -> Res
     let name = record.deployment.name_any();
     let deployment = match cluster.deployment(&name).await? {
         Some(found) => found,
+        // Who follows it writes all of it, and takes back what it has once written.
+        None if record.stays => cluster.create_as(FIELD_MANAGER, &record.deployment).await?,
         None => cluster.create(&record.deployment).await?,
     };
     let wanted = &record.deployment.spec;
@@ -142,7 +151,7 @@ async fn has_taken(
     let Some(identity) = left.object.identity(cluster).await? else { return Ok(()) };
     let live = cluster.live(&identity).await?;
     let is_ours = live.as_ref().is_some_and(|live| {
-        owner::controller(&live.metadata).map(|owner| &owner.uid) == deployment.metadata.uid.as_ref()
+        Some(&owner::claimed(&live.metadata).uid) == deployment.metadata.uid.as_ref()
             && !owners(&live.metadata).any(|owner| left.marks.owners.iter().any(|left| left.uid == owner.uid))
     });
     if is_ours {
@@ -153,10 +162,20 @@ async fn has_taken(
 }
 
 /// Removes what is left of OLM's.
-async fn leave(cluster: &Cluster, record: &Record, timeout: Duration, done: &mut Vec<Done>) -> Result<(), Failure> {
-    // Before the ClusterServiceVersion, or OLM would look for another one once it runs again.
-    go(cluster, &Reference::of_value(&record.subscription), done).await?;
-    version(cluster, record, timeout, done).await?;
+async fn leave(
+    cluster: &Cluster,
+    record: &Record,
+    deployment: &BundleDeployment,
+    timeout: Duration,
+    done: &mut Vec<Done>,
+) -> Result<(), Failure> {
+    if record.stays {
+        stay::speak(cluster, record, deployment).await?;
+    } else {
+        // Before the ClusterServiceVersion, or OLM would look for another one once it runs again.
+        go(cluster, &Reference::of_value(&record.subscription), done).await?;
+        version(cluster, record, timeout, done).await?;
+    }
     for object in &record.removed {
         go(cluster, &Reference::of_value(object), done).await?;
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
-use rukpak_crds::names::{ADOPT_BY, FIELD_MANAGER, OWNER_KIND, OWNER_NAME, OWNER_UID};
+use rukpak_crds::names::{ADOPT_BY, FIELD_MANAGER, IN_COMMON, OWNER_KIND, OWNER_NAME, OWNER_UID};
 use rukpak_plan::fields::{difference, is_empty, union, within};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -37,12 +37,22 @@ pub(super) fn is_label(key: &str) -> bool {
 
 /// Whether OLM made an object, or has taken it for the operator.
 pub(super) fn is_olms(meta: &ObjectMeta) -> bool {
-    meta.labels.iter().flatten().any(|(key, _)| is_label(key)) || owners(meta).any(is_csv)
+    meta.labels.iter().flatten().any(|(key, _)| is_label(key))
+        || owners(meta).any(|owner| is_csv(owner) || is_condition(owner))
 }
 
 /// Whether it is a ClusterServiceVersion that owns something.
-pub(super) fn is_csv(owner: &OwnerReference) -> bool {
-    owner.kind == "ClusterServiceVersion" && owner.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP)
+fn is_csv(owner: &OwnerReference) -> bool {
+    owner.kind == "ClusterServiceVersion" && is_of_group(owner)
+}
+
+/// Whether it is an OperatorCondition that owns something: its Role.
+pub(super) fn is_condition(owner: &OwnerReference) -> bool {
+    owner.kind == "OperatorCondition" && is_of_group(owner)
+}
+
+fn is_of_group(owner: &OwnerReference) -> bool {
+    owner.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP)
 }
 
 /// The owners of an object.
@@ -98,7 +108,7 @@ impl Marks {
         labels.extend([OWNER_KIND, OWNER_NAME].map(|key| (key.to_owned(), Value::Null)));
         let mut patch = json!({"metadata": {
             "uid": meta.uid, "resourceVersion": meta.resource_version, "labels": labels, "ownerReferences": owners,
-            "annotations": {ADOPT_BY: null, OWNER_UID: null},
+            "annotations": {ADOPT_BY: null, OWNER_UID: null, IN_COMMON: null},
         }});
         let entries = meta.managed_fields.iter().flatten();
         if entries.clone().any(is_ours) {

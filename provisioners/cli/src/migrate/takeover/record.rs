@@ -72,9 +72,12 @@ pub(super) struct Record {
     /// Objects that go, and that OLM makes again.
     pub swept: Vec<Reference>,
     pub deployment: BundleDeployment,
-    /// Who shall have it; nobody if it is to stand alone.
+    /// Who shall have it; nobody if it is to stand alone, or is the Subscription's.
     #[serde(default)]
     pub owner: Option<Value>,
+    /// Whether Subscription, InstallPlan and ClusterServiceVersion stay.
+    #[serde(default)]
+    pub stays: bool,
 }
 
 impl Reference {
@@ -176,6 +179,12 @@ impl Record {
     /// The name of the Subscription.
     pub fn subscription_name(&self) -> &str {
         self.subscription["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    /// What is OLM's own and goes.
+    pub fn gone(&self) -> Vec<Reference> {
+        let own = [&self.subscription, &self.csv].into_iter().filter(|_| !self.stays);
+        own.chain(&self.removed).map(Reference::of_value).chain(self.swept.iter().cloned()).collect()
     }
 
     /// The image that is installed.

@@ -13,7 +13,7 @@ use rukpak_plan::{Identity, Kind, Plan, Step};
 use serde_json::Value;
 
 use super::check::{Checked, package};
-use super::marks::{is_olms, owners};
+use super::marks::{is_condition, is_olms, owners};
 use super::olm::{COPIED_FROM, Installed, Kinds, identity, identity_of};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
@@ -40,7 +40,7 @@ pub(super) struct Sorted {
     pub removed: Vec<(Identity, DynamicObject)>,
     /// What OLM makes of other objects, and would make again.
     pub swept: Vec<(Identity, String)>,
-    /// UIDs of the ClusterServiceVersion and its copies.
+    /// UIDs of the ClusterServiceVersion, its copies and its OperatorCondition.
     pub owners: BTreeSet<String>,
     pub notes: Vec<String>,
 }
@@ -67,7 +67,7 @@ pub(super) async fn sort(
     copies(cluster, kinds, installed, checked.csv, &mut sorted).await?;
     labelled(cluster, installed, checked.csv, &mut sorted).await?;
     owned(cluster, installed, checked, &mut sorted).await?;
-    if let Some(kind) = &kinds.operator {
+    if let Some(kind) = kinds.operator.as_ref().filter(|_| !checked.stays) {
         let name = format!("{}.{}", package(&installed.subscription), installed.namespace);
         let identity = identity(kind, None, &name);
         let uid = cluster.live(&identity).await?.and_then(|found| found.uid());
@@ -83,8 +83,14 @@ async fn declared(cluster: &Cluster, step: &Step, sorted: &mut Sorted) -> Result
         return Ok(());
     };
     let refused = |why: String| Err(Failure::no(format!("{} cannot be taken over: {why}", step.identity)));
-    if let Some(owner) = controller(&live.metadata) {
-        return refused(format!("it is controlled by {} {:?}", owner.kind, owner.name));
+    match controller(&live.metadata) {
+        Some(owner) if sorted.owners.contains(&owner.uid) => {}
+        // It leaves it with the others.
+        Some(owner) if is_condition(owner) => {
+            sorted.owners.insert(owner.uid.clone());
+        }
+        Some(owner) => return refused(format!("it is controlled by {} {:?}", owner.kind, owner.name)),
+        None => {}
     }
     if live.metadata.deletion_timestamp.is_some() {
         return refused("it is being deleted".to_owned());
@@ -228,7 +234,8 @@ async fn owned(
         }
     }
     if !kept.is_empty() {
-        sorted.notes.push(format!("these stay, and belong to nobody then: {}", kept.join(", ")));
+        let whose = if checked.stays { "go with the ClusterServiceVersion" } else { "belong to nobody then" };
+        sorted.notes.push(format!("these stay, and {whose}: {}", kept.join(", ")));
     }
     Ok(())
 }

@@ -4,6 +4,9 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use rukpak_crds::config;
 use rukpak_crds::names::{self, IGNORE_DEPENDENCIES, PACKAGES};
+use rukpak_crds::olm::{BUNDLE_NAME, BUNDLE_REFERENCE, BUNDLE_VERSION, PACKAGE_NAME};
+use rukpak_crds::olmv0::installation::Installation;
+use rukpak_crds::olmv0::{NAMESPACE_LABEL, PACKAGE};
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, ImageSource};
 use serde_json::{Map, Value, json};
 
@@ -49,6 +52,36 @@ pub(super) fn deployment(
     if needs_packages(checked.csv) {
         deployment.metadata.annotations = Some([(IGNORE_DEPENDENCIES.to_owned(), PACKAGES.to_owned())].into());
     }
+    deployment
+}
+
+/// The BundleDeployment of a Subscription that stays, as `rukpak-platform` has it from then on, but for what makes it the Subscription's.
+/// Nobody is asked about what is installed already.
+pub(super) fn subscribed(installed: &Installed, checked: &Checked<'_>, image: &str) -> BundleDeployment {
+    let (package, config) = (package(&installed.subscription), carried(&installed.subscription));
+    let account = Some(text(checked.group, "/spec/serviceAccountName")).filter(|account| !account.is_empty());
+    let (name, version) = (checked.csv.name_any(), text(checked.csv, "/spec/version"));
+    let bundle =
+        [(PACKAGE_NAME, package), (BUNDLE_NAME, name.as_str()), (BUNDLE_VERSION, version), (BUNDLE_REFERENCE, image)];
+    let asked = Installation {
+        namespace: &installed.namespace,
+        package,
+        targets: &checked.targets,
+        account,
+        config: Some(&config),
+        // Those of the catalog are named later, by what follows the Subscription: nothing changes during the take-over.
+        secrets: &[],
+        roles: account.is_none().then_some(Value::Bool(true)),
+        is_manual: false,
+        bundle: bundle.map(|(key, text)| (key.to_owned(), text.to_owned())).into(),
+        image,
+        // OLM has seen to them.
+        has_packages: needs_packages(checked.csv),
+    };
+    let made = serde_json::from_value(asked.body());
+    let mut deployment: BundleDeployment = made.expect("because it was made to be one");
+    deployment.labels_mut().remove(NAMESPACE_LABEL);
+    deployment.annotations_mut().remove(PACKAGE);
     deployment
 }
 
