@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
+use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use rukpak_tests::installation::Installation;
 use rukpak_tests::kubelet::Kubelet;
@@ -16,6 +17,9 @@ use super::world::{CATALOG, Did, World};
 /// Kinds of which every object has to stay.
 const STAYING: [&str; 7] =
     ["CustomResourceDefinition", "Deployment", "ServiceAccount", "Service", "Secret", "ConfigMap", "OperatorCondition"];
+
+/// Kinds of OLM's own that are there still where the Subscription stays.
+const FOLLOWED: [&str; 5] = ["OperatorGroup", "Subscription", "InstallPlan", "ClusterServiceVersion", "Operator"];
 
 /// What a test works on. What it does with an object, it does as with a BundleDeployment of the name of the package.
 pub struct Case<'a> {
@@ -54,7 +58,7 @@ impl Default for Given {
 }
 
 /// The files of a fixture in version 1.0.0 or 1.1.0, as a package of its own.
-fn files(fixture: &str, suffix: &str, package: &str, version: &str) -> Vec<(String, String)> {
+pub fn files(fixture: &str, suffix: &str, package: &str, version: &str) -> Vec<(String, String)> {
     let is_versioned = fixtures::folder(&format!("{fixture}/v1")).is_ok();
     let name = match (is_versioned, version) {
         (true, "1.0.0") => format!("{fixture}/v1"),
@@ -156,24 +160,21 @@ impl<'a> Case<'a> {
         api.patch_status(&target.name, &PatchParams::default(), &Patch::Merge(patch)).await.expect("it takes a status");
     }
 
-    /// Pods, ReplicaSets, and the spec of each Deployment: what changes when Pods are replaced. (The generation of a Deployment counts
-    /// changes of its annotations, too.)
+    /// What runs of it.
     pub async fn running(&self) -> BTreeMap<String, Value> {
-        let mut running = BTreeMap::new();
-        for (version, kind) in [("v1", "Pod"), ("apps/v1", "ReplicaSet")] {
-            for object in verbs::list(&self.client, version, kind, "").await.expect("a list") {
-                if object.metadata.namespace.as_deref() == Some(self.space()) {
-                    let name = object.metadata.name.unwrap_or_default();
-                    running.insert(format!("{kind} {name}"), json!(object.metadata.uid));
-                }
-            }
-        }
-        for (target, _) in self.of_kind("Deployment") {
-            let object = self.get(target).await;
-            running.insert(target.to_string(), object.data["spec"].clone());
-        }
-        assert!(running.len() > 2, "{running:#?}");
-        running
+        running(&self.client, &self.operator).await
+    }
+
+    /// The BundleDeployment that its Subscription has, if that stays.
+    pub fn held(&self) -> Target {
+        let name = format!("{}.{}", self.name, self.space());
+        Target { name, ..self.target() }
+    }
+
+    /// Everything of OLM's goes on as the Subscription's.
+    pub async fn is_followed(&self) {
+        self.stays().await;
+        is_followed(&self.client, &self.operator, &self.held()).await;
     }
 
     /// Everything that has to stay is the same object still.
@@ -243,7 +244,11 @@ impl<'a> Case<'a> {
                 assert_eq!(labels.get("olm.deployment-spec-hash").map(String::as_str), Some("6Rz"));
             }
         }
-        assert!(self.find(&self.target()).await.is_none(), "the BundleDeployment is there still");
+        for target in [self.target(), self.held()] {
+            assert!(self.find(&target).await.is_none(), "{target} is there still");
+        }
+        let said = csv.metadata.annotations.unwrap_or_default();
+        assert!(!said.contains_key("core.rukpak.io/deployment-uid"), "{said:?}");
         let left = self.owned("rbac.authorization.k8s.io/v1", "ClusterRole").await;
         assert!(left.is_empty(), "{left:?}");
     }
@@ -252,4 +257,58 @@ impl<'a> Case<'a> {
 /// Whether it is what lets the operator write its OperatorCondition.
 fn is_of_condition(case: &Case<'_>, target: &Target) -> bool {
     ["Role", "RoleBinding"].contains(&target.kind.as_str()) && target.name == case.operator.csv
+}
+
+/// Pods, ReplicaSets, and the spec of each Deployment: what changes when Pods are replaced. (The generation of a Deployment counts
+/// changes of its annotations, too.)
+pub async fn running(client: &Client, operator: &Operator) -> BTreeMap<String, Value> {
+    let mut running = BTreeMap::new();
+    for (version, kind) in [("v1", "Pod"), ("apps/v1", "ReplicaSet")] {
+        for object in verbs::list(client, version, kind, "").await.expect("a list") {
+            if object.metadata.namespace.as_ref() == Some(&operator.subscribed.namespace) {
+                let name = object.metadata.name.unwrap_or_default();
+                running.insert(format!("{kind} {name}"), json!(object.metadata.uid));
+            }
+        }
+    }
+    for (target, _) in operator.uids.values().filter(|(target, _)| target.kind == "Deployment") {
+        let object = verbs::get(client, target).await.expect("an answer").expect("it is there");
+        running.insert(target.to_string(), object.data["spec"].clone());
+    }
+    assert!(running.len() > 2, "{running:#?}");
+    running
+}
+
+/// What people write and what OLM has written for them is there as it was, and what is installed is the BundleDeployment's.
+pub async fn is_followed(client: &Client, operator: &Operator, held: &Target) {
+    let find = async |target: &Target| verbs::get(client, target).await.expect("an answer");
+    let deployment = find(held).await.expect("the BundleDeployment is there");
+    let uid = deployment.metadata.uid.expect("it has one");
+    for (target, before) in operator.uids.values() {
+        let found = find(target).await;
+        let is_copy =
+            target.kind == "ClusterServiceVersion" && target.name == operator.csv && *target != operator.csv_target();
+        assert!(!is_copy || found.is_none(), "{target} is there still");
+        let is_kept = FOLLOWED.contains(&target.kind.as_str()) && !is_copy;
+        assert!(!is_kept || found.is_some(), "{target} is gone");
+        let Some(object) = found else { continue };
+        assert_eq!(object.metadata.uid.as_ref(), Some(before), "{target} was made anew");
+        assert!(object.metadata.deletion_timestamp.is_none(), "{target} is being deleted");
+        if is_kept || target.kind == "Namespace" {
+            continue;
+        }
+        let owners = object.metadata.owner_references.unwrap_or_default();
+        assert!(owners.iter().all(|owner| owner.kind != "ClusterServiceVersion"), "{target}: {owners:?}");
+        let is_controlled = owners.iter().any(|owner| owner.controller == Some(true) && owner.uid == uid);
+        let keeper = object.metadata.annotations.as_ref().and_then(|all| all.get("core.rukpak.io/owner-uid"));
+        assert!(is_controlled || keeper == Some(&uid), "{target} is not the BundleDeployment's: {owners:?}");
+    }
+    let csv = find(&operator.csv_target()).await.expect("it is there");
+    assert_eq!(csv.metadata.finalizers.unwrap_or_default(), Vec::<String>::new(), "OLM alone would remove them");
+    for target in [operator.csv_target(), operator.plan_target()] {
+        let annotations = find(&target).await.and_then(|found| found.metadata.annotations).unwrap_or_default();
+        assert_eq!(annotations.get("core.rukpak.io/deployment-uid"), Some(&uid), "{target}");
+    }
+    let labels = deployment.metadata.labels.unwrap_or_default();
+    assert_eq!(labels.get("core.rukpak.io/subscription-namespace"), Some(&operator.subscribed.namespace));
 }

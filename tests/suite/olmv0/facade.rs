@@ -19,4 +19,5 @@ mod points;
 mod procedures;
 mod rights;
 mod roles;
+mod takeover;
 pub mod world;

@@ -16,6 +16,8 @@ use super::world::World;
 const AT_ONCE: usize = 4;
 /// No take-over of the small operator has so many writes.
 const MOST: usize = 80;
+/// What has it where the Subscription stays.
+const STAYS: &str = "subscription";
 /// A write of everything.
 const ANY: &str = "/";
 
@@ -46,16 +48,24 @@ async fn gate(world: &World, account: &str) -> (Gate, PathBuf) {
     (gate, kubeconfig)
 }
 
+/// Everything is taken over.
+async fn is_over(case: &Case<'_>, to: &str) {
+    if to == STAYS { case.is_followed().await } else { case.is_taken_over().await }
+}
+
 /// Fails the write of this number, then does what is asked. Whether there was such a write.
-async fn at(world: &World, number: usize, then: Then) -> bool {
-    let (gate, kubeconfig) = gate(world, &format!("takeover-{number}-{then:?}").to_lowercase()).await;
+async fn at(world: &World, number: usize, then: Then, to: &str) -> bool {
+    let (gate, kubeconfig) = gate(world, &format!("takeover-{to}-{number}-{then:?}").to_lowercase()).await;
     let case = Case::new(world, "killed", Given::default()).await;
     let before = case.running().await;
     let object = format!("subscription/{}", case.name);
-    let mut arguments = vec![object.as_str(), "-n", case.space(), "--apply"];
+    let forward = ["--apply", "--to", to];
+    let mut arguments = vec![object.as_str(), "-n", case.space()];
     if then == Then::GoBackAgain {
-        case.migrated(&["--apply"]).await;
-        arguments.push("--back");
+        case.migrated(&forward).await;
+        arguments.extend(["--back", "--apply"]);
+    } else {
+        arguments.extend(forward);
     }
     gate.arm(ANY, number, Act::Answer(StatusCode::INTERNAL_SERVER_ERROR));
     let did = world.migrate_by(&kubeconfig, &arguments).await;
@@ -71,10 +81,10 @@ async fn at(world: &World, number: usize, then: Then) -> bool {
     assert_eq!(case.running().await, before, "{told}");
     match then {
         Then::Finish => {
-            let did = case.migrate(&["--apply"]).await;
+            let did = case.migrate(&forward).await;
             let is_done = did.code == Some(0) || did.err.contains("was taken over already");
             assert!(is_done, "{told}\n{did:?}");
-            case.is_taken_over().await;
+            is_over(&case, to).await;
         }
         Then::GoBack if number > 1 => {
             let did = case.migrate(&["--back", "--apply"]).await;
@@ -83,7 +93,7 @@ async fn at(world: &World, number: usize, then: Then) -> bool {
         }
         Then::GoBack => {}
         Then::GoBackAgain => {
-            let did = case.migrate(&["--apply"]).await;
+            let did = case.migrate(&forward).await;
             let is_known = did.err.contains("on its way back") || did.err.contains("taken over already");
             assert!(did.code == Some(1) && is_known, "{told}\n{did:?}");
             let did = case.migrate(&["--back", "--apply"]).await;
@@ -95,28 +105,43 @@ async fn at(world: &World, number: usize, then: Then) -> bool {
     true
 }
 
-async fn sweep(world: &World, then: Then) -> usize {
+async fn sweep(world: &World, then: Then, to: &str) -> usize {
     let mut tried = 0;
-    let mut outcomes = stream::iter(1..=MOST).map(|number| at(world, number, then)).buffered(AT_ONCE);
+    let mut outcomes = stream::iter(1..=MOST).map(|number| at(world, number, then, to)).buffered(AT_ONCE);
     while let Some(true) = outcomes.next().await {
         tried += 1;
     }
-    eprintln!("{then:?}: {tried} writes");
-    assert!((8..MOST).contains(&tried), "{then:?}: {tried} writes");
+    eprintln!("{to}, {then:?}: {tried} writes");
+    assert!((8..MOST).contains(&tried), "{to}, {then:?}: {tried} writes");
     tried
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ended_at_any_write_it_finishes() {
-    sweep(World::shared().await, Then::Finish).await;
+    sweep(World::shared().await, Then::Finish, "platformoperator").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ended_at_any_write_it_goes_back() {
-    sweep(World::shared().await, Then::GoBack).await;
+    sweep(World::shared().await, Then::GoBack, "platformoperator").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_way_back_ended_at_any_write_is_gone_again() {
-    sweep(World::shared().await, Then::GoBackAgain).await;
+    sweep(World::shared().await, Then::GoBackAgain, "platformoperator").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_subscription_stays_ended_at_any_write_it_finishes() {
+    sweep(World::shared().await, Then::Finish, STAYS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_subscription_stays_ended_at_any_write_it_goes_back() {
+    sweep(World::shared().await, Then::GoBack, STAYS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_subscription_stays_the_way_back_ended_at_any_write_is_gone_again() {
+    sweep(World::shared().await, Then::GoBackAgain, STAYS).await;
 }

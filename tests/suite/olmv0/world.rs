@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::path::Path;
 
 use rukpak_tests::openshift::{self, CatalogSource};
-use rukpak_tests::{InstallOptions, olmv0, tools};
+use rukpak_tests::{InstallOptions, Plane, olmv0, tools};
 use tokio::sync::OnceCell;
 
 use crate::olmv1::world::{World as Programs, ca_file};
@@ -62,15 +62,20 @@ impl World {
 
     /// Runs `rukpakctl migrate` with a kubeconfig.
     pub async fn migrate_by(&self, kubeconfig: &Path, arguments: &[&str]) -> Did {
-        let program = tools::workspace_binary("rukpakctl").expect("it is built");
-        let mut command = tokio::process::Command::new(program);
-        command.arg("migrate").args(arguments).arg("--ca-file").arg(ca_file(&self.plane)).env("KUBECONFIG", kubeconfig);
-        command.kill_on_drop(true);
-        for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "SSL_CERT_FILE"] {
-            command.env_remove(proxy);
-        }
-        let output = command.output().await.expect("it runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Did { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+        migrate(&self.plane, kubeconfig, arguments).await
     }
+}
+
+/// Runs `rukpakctl migrate` on a plane.
+pub async fn migrate(plane: &Plane, kubeconfig: &Path, arguments: &[&str]) -> Did {
+    let program = tools::workspace_binary("rukpakctl").expect("it is built");
+    let mut command = tokio::process::Command::new(program);
+    command.arg("migrate").args(arguments).arg("--ca-file").arg(ca_file(plane)).env("KUBECONFIG", kubeconfig);
+    command.kill_on_drop(true);
+    for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "SSL_CERT_FILE"] {
+        command.env_remove(proxy);
+    }
+    let output = command.output().await.expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Did { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
 }
