@@ -35,3 +35,43 @@ async fn what_was_taken_over_goes_back_and_can_be_taken_over_again() {
     assert_eq!(case.running().await, before, "no Pod is replaced");
     case.is_taken_over().await;
 }
+
+/// With webhooks, a certificate and settings, then with an account whose rights install it.
+#[tokio::test]
+async fn what_goes_on_as_its_subscription_has_it_goes_back_as_well() {
+    let world = World::shared().await;
+    let config = json!({"env": [{"name": "LEVEL", "value": "warn"}], "resources": {"requests": {"cpu": "10m"}}});
+    let case = Case::new(world, "stays", Given { fixture: "registry/mill", config, ..Given::default() }).await;
+    let before = case.running().await;
+    let to = ["--to", "subscription", "--apply"];
+    let did = case.migrate(&["--to", "subscription"]).await;
+    let told = format!("hand the bundledeployment over to subscription.operators.coreos.com/{}", case.name);
+    assert!(did.code == Some(0) && did.err.contains(&told) && !did.err.contains("are replaced"), "{did:?}");
+    assert!(case.find(&case.held()).await.is_none(), "nothing is changed");
+    case.migrated(&to).await;
+    case.is_followed().await;
+    assert_eq!(case.running().await, before, "no Pod is replaced");
+    let config = case.get(&case.held()).await.data["spec"]["config"].clone();
+    assert_eq!(config["deploymentConfig"]["env"], json!([{"name": "LEVEL", "value": "warn"}]));
+    let all = ["--all", "-n", case.space()];
+    let did = world.migrate(&[&all[..], &to[..]].concat()).await;
+    assert!(did.code == Some(1) && did.err.contains("there is no subscription to migrate"), "{did:?}");
+
+    world.migrate(&[&all[..], &["--back", "--apply"][..]].concat()).await;
+    case.is_olms().await;
+    assert_eq!(case.running().await, before, "no Pod is replaced");
+    let group = case.operator.group_target();
+    case.merge_into(&group, &json!({"spec": {"serviceAccountName": "installer"}})).await;
+    for object in [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "installer", "namespace": case.space()}}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": case.name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "installer", "namespace": case.space()}]}),
+    ] {
+        case.create(&object).await;
+    }
+    case.migrated(&to).await;
+    let account = case.get(&case.held()).await.data["spec"]["serviceAccount"].clone();
+    assert_eq!(account, json!({"name": "installer", "namespace": case.space()}));
+    assert_eq!(case.running().await, before, "no Pod is replaced");
+}

@@ -57,6 +57,8 @@ async fn what_olm_is_not_done_with_is_refused() {
     assert!(did.code == Some(1) && did.err.contains("not found in namespace"), "{did:?}");
     let did = case.migrate(&["--back"]).await;
     assert!(did.code == Some(1) && did.err.contains("nothing is known of a take-over"), "{did:?}");
+    let did = world.migrate(&["platformoperator/nothing", "--to", "subscription"]).await;
+    assert!(did.code == Some(1) && did.err.contains("installed for that very subscription"), "{did:?}");
     case.stays().await;
     case.migrated(&[]).await;
 }
