@@ -28,6 +28,8 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use rukpak_content::Limits;
 use rukpak_crds::BundleDeployment;
+use rukpak_crds::olmv0::NAMESPACE_LABEL;
+use rukpak_crds::olmv0::installation::deployment_name;
 use rukpak_format::Format;
 use rukpak_plan::Plan;
 use serde_json::{Value, json};
@@ -75,18 +77,18 @@ pub(super) async fn all(cluster: &Cluster, arguments: &MigrateArgs) -> Result<Ex
     if !arguments.takeover.back {
         let kinds = Kinds::find(cluster).await?;
         let there = cluster.all_of(&kinds.subscription, namespace, "").await?;
-        let there = there.iter().map(|found| (found.namespace().unwrap_or_default(), found.name_any()));
-        let (mut unfinished, mut followed) = (Vec::new(), BTreeSet::new());
+        // What a Subscription has here is OLM's no more.
+        let ours = cluster.all_deployments(Some(NAMESPACE_LABEL)).await?;
+        let ours: BTreeSet<String> = ours.iter().map(kube::ResourceExt::name_any).collect();
+        let there = there.iter().map(|found| (found.namespace().unwrap_or_default(), found));
+        let there = there.filter(|(space, found)| !ours.contains(&deployment_name(space, package(found))));
+        let there: Vec<(String, String)> = there.map(|(space, found)| (space, found.name_any())).collect();
+        let mut unfinished = Vec::new();
         for (space, name) in subjects {
-            match record::find(cluster, &space, &name).await? {
-                Some((record, State::Done)) if record.stays => {
-                    followed.insert((space, name));
-                }
-                Some((_, State::Forward | State::Back)) => unfinished.push((space, name)),
-                _ => {}
+            if record::find(cluster, &space, &name).await?.is_some_and(|(_, state)| state != State::Done) {
+                unfinished.push((space, name));
             }
         }
-        let there = there.filter(|subject| !followed.contains(subject));
         subjects = unfinished.into_iter().chain(there).collect();
     }
     subjects.sort();
@@ -337,7 +339,9 @@ async fn back(cluster: &Cluster, arguments: &MigrateArgs, record: &Record) -> Re
     back::check(record, deployment.as_ref())?;
     if !arguments.apply {
         to_stderr("nothing is changed; with --apply:");
-        steps_back(record).iter().for_each(|step| to_stderr(&format!("  {step}")));
+        for step in steps_back(record) {
+            to_stderr(&format!("  {step}"));
+        }
         return Ok(Exit::Yes);
     }
     olm::refuse_running(cluster).await?;
