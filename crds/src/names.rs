@@ -114,6 +114,13 @@ pub const UPGRADED_WITH: &str = "core.rukpak.io/upgraded-with";
 /// Annotation on a BundleDeployment of a ClusterExtension: the fields of its spec that the extension sets now and may set no more later,
 /// with commas between them. What others set is left to them (additive).
 pub const EXTENSION_FIELDS: &str = "core.rukpak.io/extension-fields";
+/// Annotation on a BundleDeployment of a ClusterExtension, by the manager of these: `"true"` has the manifests of each release kept in
+/// Secrets of the system namespace (additive).
+pub const KEEP_MANIFESTS: &str = "core.rukpak.io/keep-manifests";
+/// Type of a Secret with manifests of a release.
+pub const MANIFESTS_TYPE: &str = "core.rukpak.io/manifests";
+/// Annotation on a ClusterObjectSet that shows a revision of a ClusterExtension: the name of the record of the release (additive).
+pub const SHOWN_RELEASE: &str = "core.rukpak.io/shown-release";
 /// Names a revision of the status history that is to be installed in place of the template.
 pub const ROLLBACK_TO: &str = "core.rukpak.io/rollback-to";
 /// Any new value asks for a reconcile, whatever back-off holds; the status echoes it.

@@ -16,6 +16,7 @@ pub mod hold;
 pub mod hook;
 pub mod inbox;
 pub mod kind;
+pub mod manifests;
 pub mod memory;
 pub mod observed;
 pub mod opt_out;

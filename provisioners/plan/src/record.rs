@@ -192,6 +192,11 @@ pub fn name(deployment: &str, release: &ReleaseRecord) -> String {
     format!("{base}-{:02x}{:02x}{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2], hash[3], hash[4])
 }
 
+/// Returns the name of the record of a release as a status tells of it.
+pub fn name_of(deployment: &str, release: &ReleaseRecord) -> String {
+    name(deployment, &normal(release))
+}
+
 /// What changes in a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
@@ -294,7 +299,7 @@ fn records(deployment: &str, status: &BundleDeploymentStatus) -> BTreeMap<String
     let pending = inventory.and_then(|inventory| inventory.pending.as_ref()).map(|pending| pending.release.clone());
     let begun = installed.into_iter().chain(pending).map(|release| (release, 0));
     let history = status.history.iter().map(|revision| (revision.release.clone(), revision.revision));
-    begun.chain(history).map(|(release, number)| (name(deployment, &normal(&release)), number)).collect()
+    begun.chain(history).map(|(release, number)| (name_of(deployment, &release), number)).collect()
 }
 
 /// The same release, written in one way: the format may be left out.
@@ -310,7 +315,7 @@ pub fn current(deployment: &str, status: &BundleDeploymentStatus) -> Option<Stri
     let installed = || inventory.and_then(Release::installed).map(|release| release.record());
     let tried = || status.history.first().map(|revision| revision.release.clone());
     let release = pending.or_else(installed).or_else(tried)?;
-    Some(name(deployment, &normal(&release)))
+    Some(name_of(deployment, &release))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub(crate) mod collect;
 mod collision;
 pub(super) mod health;
 mod hooks;
+mod manifests;
 mod members;
 mod migrate;
 mod prepare;
@@ -49,6 +50,7 @@ use super::observe::{Run, View, can_refetch};
 use crate::render_memory::Purpose;
 
 pub(super) use bundle::delete_old;
+pub(super) use manifests::forget as forget_manifests;
 pub(super) use members::helm_releases;
 pub(super) use prune::look_at_released;
 pub(super) use remove::{follow_policy, leftovers, let_go, remove};
@@ -181,6 +183,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     let dropping = check::check(run, &plan, why, &members, &bases).await?;
     approval::ask(run, (&plan, objects.as_ref()), why, &members, &bases).await?;
     approval::hold_up(&run.view, &plan.release, why).await.map_err(Stopped::Failed)?;
+    manifests::keep(run, &plan).await;
     let is_resumed = run.view.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
 
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();

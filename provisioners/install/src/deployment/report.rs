@@ -255,6 +255,7 @@ async fn write_records(run: &mut Run, before: &BundleDeploymentStatus) {
             Err(error) if error.is_not_found() => {}
             Err(error) => warn_of_record(&run.view, &name, &error),
         }
+        execute::forget_manifests(run, &name).await;
     }
 }
 
