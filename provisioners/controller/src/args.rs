@@ -26,7 +26,7 @@ use sources::SourceArgs;
 use storage::StorageArgs;
 use uploads::UploadArgs;
 
-pub use feature_gates::{FeatureGates, FeatureGatesError};
+pub use feature_gates::FeatureGates;
 
 /// Name of the Lease that whoever writes holds.
 pub(crate) const LEASE: &str = "core.rukpak.io";

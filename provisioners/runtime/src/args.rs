@@ -4,6 +4,7 @@
 
 mod address;
 mod duration;
+mod feature_gates;
 mod leader_election;
 mod logging;
 mod tls;
@@ -16,6 +17,7 @@ use clap::Args;
 
 pub use address::{Address, AddressError};
 pub use duration::{certificate_lifetime, duration};
+pub use feature_gates::{FeatureGatesError, is_gate_open};
 pub use leader_election::{LeaderElection, LeaderElectionArgs, leader_elect_help};
 pub use logging::{LogFormat, Logging, LoggingArgs};
 pub use tls::{TlsArgs, TlsError};
