@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::{ArgAction, Command, CommandFactory as _, Parser, ValueEnum};
 use rukpak_catalog::origin::Origin;
 use rukpak_runtime::args::{
-    Address, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, duration, leader_elect_help, system_namespace,
+    Address, FeatureGatesError, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, duration, is_gate_open,
+    leader_elect_help, system_namespace,
 };
 use rukpak_source::Registries;
 
@@ -53,6 +54,8 @@ pub struct Options {
     pub registry_auth_file: Option<PathBuf>,
     /// Where images are spooled.
     pub storage_dir: PathBuf,
+    /// Whether revisions of ClusterExtensions are shown as ClusterObjectSets.
+    pub shows_revisions: bool,
     /// Where the content of ClusterCatalogs is served.
     pub catalogs_address: Address,
     /// How clients reach it: host, perhaps with a port.
@@ -159,6 +162,9 @@ struct Args {
     /// Folder for what is fetched of images until it is read; what a process that was killed left there is removed at the start
     #[arg(long, value_name = "DIR", default_value = "/var/cache/catalogs")]
     storage_dir: PathBuf,
+    /// Feature gates: BoxcutterRuntime=true shows the revisions of ClusterExtensions as ClusterObjectSets
+    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true, value_parser = shows_revisions, action = ArgAction::Set)]
+    feature_gates: bool,
     /// Address for the content of ClusterCatalogs over HTTPS: host:port, :port, or 0 for none
     #[arg(long, value_name = "ADDRESS", default_value = "0")]
     catalogs_bind_address: Address,
@@ -225,6 +231,7 @@ impl From<Args> for Options {
             catalog_poll_interval: args.catalog_poll_interval,
             registry_auth_file: args.registry_auth_file,
             storage_dir: args.storage_dir,
+            shows_revisions: args.feature_gates,
             catalogs_address: args.catalogs_bind_address,
             catalogs_external_address: args.catalogs_external_address,
             olmv0: args.olmv0,
@@ -284,6 +291,11 @@ impl FromStr for AskedSource {
     }
 }
 
+/// Whether the gate is open that has upstream install by ClusterObjectSets.
+fn shows_revisions(text: &str) -> Result<bool, FeatureGatesError> {
+    is_gate_open(text, "BoxcutterRuntime")
+}
+
 /// More often than every second is no polling but hammering.
 fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
@@ -332,6 +344,12 @@ mod tests {
     }
 
     #[test]
+    fn revisions_are_shown_behind_upstreams_gate() {
+        assert!(!options(&[]).unwrap().shows_revisions);
+        assert!(options(&["--feature-gates=BoxcutterRuntime=true"]).unwrap().shows_revisions);
+    }
+
+    #[test]
     fn wrong_ones_say_how_to_write_them() {
         for (flag, hint) in [
             ("--catalog=dir:/x", "NAME=dir:PATH"),
@@ -342,6 +360,7 @@ mod tests {
             ("--catalog-ca=x=/f", "NAMESPACE/NAME=FILE"),
             ("--catalog-ca=a/b", "NAMESPACE/NAME=FILE"),
             ("--catalog-poll-interval=1ms", "at least 1s"),
+            ("--feature-gates=HelmChartSupport=true", "only BoxcutterRuntime"),
         ] {
             let error = options(&[flag]).unwrap_err();
             assert!(error.contains(hint), "{flag}: {error}");

@@ -13,6 +13,7 @@
 //! progress    how far the BundleDeployment is                        pure
 //! revisions   which of its revisions are there                       pure
 //! report      what is known to a status                              pure
+//! object_sets its revisions, shown as ClusterObjectSets              API server
 //! ```
 //!
 //! One BundleDeployment for each extension; the provisioner does the rest, and needs no catalog for it. No finalizer: deletion is garbage
@@ -21,6 +22,7 @@
 mod course;
 mod decide;
 mod deployment;
+mod object_sets;
 mod offers;
 mod optional;
 mod progress;
@@ -87,6 +89,8 @@ pub(crate) struct Context {
     pub content: Arc<CatalogStore>,
     /// Whether catalogs have to name images by digest.
     pub requires_digests: bool,
+    /// Where ClusterObjectSets have what they hold that show revisions, if any do.
+    pub revisions_in: Option<String>,
     pub failures: Failures,
     /// Of what was written of extensions and of BundleDeployments, whoever they are of.
     pub written: Arc<WrittenVersions>,
@@ -112,8 +116,14 @@ pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Con
         finalizers::strip(&context.client, &*extension).await.map_err(Error::Metadata)?;
         tracing::info!(extension = %extension.name_any(), "ClusterExtension taken over from operator-controller");
     }
+    let shown = Box::pin(object_sets::show(&extension, &status, &context)).await;
+    let unshown = shown.err().map(|error| {
+        let extension = extension.name_any();
+        tracing::warn!(extension, error = %Chain(&error), "cannot show the revisions of ClusterExtension");
+        Class::Transient
+    });
     let uid = extension.uid().unwrap_or_default();
-    let Some(class) = retry else {
+    let Some(class) = retry.or(unshown) else {
         context.failures.clear(&uid);
         return Ok(Action::await_change());
     };

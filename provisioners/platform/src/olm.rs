@@ -48,6 +48,8 @@ pub(crate) struct Parts {
     pub content: Arc<CatalogStore>,
     /// Whether catalogs have to name images by digest.
     pub requires_digests: bool,
+    /// Where ClusterObjectSets have what they hold that show revisions of ClusterExtensions, if any do.
+    pub revisions_in: Option<String>,
     /// All BundleDeployments, and what is cancelled when they are known.
     pub deployments: (Store<BundleDeployment>, CancellationToken),
     pub dependencies: Arc<Dependencies>,
@@ -100,6 +102,7 @@ impl Extensions {
             verdicts,
             content,
             requires_digests,
+            revisions_in,
             deployments: (deployments, filled),
             dependencies,
             offered,
@@ -111,7 +114,7 @@ impl Extensions {
         let (catalogs, listed, known) = (self.catalogs, self.listed, self.known);
         let told = (written.clone(), events.clone());
         self.sets.start(process, (client.clone(), system_namespace), (deployments.clone(), filled.clone()), told);
-        let of_extensions = cluster_extension::Context {
+        let of_extensions = Arc::new(cluster_extension::Context {
             client: client.clone(),
             extensions: self.followed.store.clone(),
             catalogs: catalogs.store.clone(),
@@ -120,10 +123,11 @@ impl Extensions {
             offered,
             content: content.clone(),
             requires_digests,
+            revisions_in,
             failures: Failures::default(),
             written,
             events: events.clone(),
-        };
+        });
         let of_catalogs = cluster_catalog::Context {
             client,
             catalogs: catalogs.store.clone(),
@@ -149,7 +153,6 @@ impl Extensions {
             wake.all();
             news();
         });
-        let of_extensions = Arc::new(of_extensions);
         cluster_extension::start(process, (self.followed, known), of_extensions, (self.wake, self.requests), others);
     }
 }

@@ -255,6 +255,7 @@ fn extended(context: &Arc<Context>, loading: Loading, unpacked: Arc<CatalogStore
         verdicts,
         content: unpacked,
         requires_digests: options.require_digests,
+        revisions_in: options.shows_revisions.then(|| options.system_namespace.clone()),
         deployments: (context.deployments.clone(), context.filled.clone()),
         dependencies: context.dependencies.clone(),
         offered: context.catalogs.clone(),

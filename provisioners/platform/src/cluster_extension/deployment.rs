@@ -18,7 +18,7 @@ use crate::image::warn_of_tag;
 use crate::installed::Identity;
 
 /// The field manager of what is written here.
-const FIELD_MANAGER: &str = "rukpak-clusterextension";
+pub(super) const FIELD_MANAGER: &str = "rukpak-clusterextension";
 
 /// Longest name of an object.
 const SUBDOMAIN_MAX: usize = 253;
@@ -135,6 +135,7 @@ pub(super) async fn apply(
     let says_more = live.is_some_and(|live| ignored(live) == Some("true"));
     let mut body = desired(extension, (bundle, has_packages && !says_more), optional);
     note(&mut body, set);
+    keep_manifests(&mut body, context.revisions_in.is_some());
     if let Some(live) = live.filter(|live| is_applied(&body, live)) {
         return Ok(Arc::new(live.clone()));
     }
@@ -161,6 +162,7 @@ pub(super) async fn keep(
     let Some(bundle) = Identity::read(live.annotations()) else { return Ok(()) };
     let mut body = kept(desired(extension, (&bundle, false), optional), live);
     note(&mut body, set);
+    keep_manifests(&mut body, context.revisions_in.is_some());
     if !is_applied(&body, live) {
         write(extension, body, Some(live), context).await?;
     }
@@ -188,6 +190,13 @@ fn note(body: &mut Value, set: Option<&Set>) {
     let is_way_back = set.failure.is_some() && !set.is_over;
     if is_way_back && annotations.get(SAFE_CRD_UPGRADE).is_some_and(|safety| safety == "strict") {
         annotations.remove(SAFE_CRD_UPGRADE);
+    }
+}
+
+/// Has the manifests of each release kept, if they are to be shown.
+fn keep_manifests(body: &mut Value, are_shown: bool) {
+    if are_shown && let Some(annotations) = body["metadata"]["annotations"].as_object_mut() {
+        annotations.insert(names::KEEP_MANIFESTS.to_owned(), json!("true"));
     }
 }
 
@@ -285,7 +294,7 @@ fn is_applied(body: &Value, live: &BundleDeployment) -> bool {
     let has = |(key, value): (&String, &Value)| annotations.get(key).map(String::as_str) == value.as_str();
     // What is said no more, as a field that the extension set, is known by these alone: the watch does not keep whose it is.
     let is_gone = |key: &&str| annotations.contains_key(*key) && body["metadata"]["annotations"].get(*key).is_none();
-    let has_no_more = [names::EXTENSION_FIELDS, names::UPGRADED_WITH].iter().any(is_gone);
+    let has_no_more = [names::EXTENSION_FIELDS, names::UPGRADED_WITH, names::KEEP_MANIFESTS].iter().any(is_gone);
     !has_no_more
         && body["spec"].as_object().is_some_and(|wanted| wanted.iter().all(|(field, value)| spec[field] == *value))
         && body["metadata"]["annotations"].as_object().is_some_and(|wanted| wanted.iter().all(has))
@@ -378,6 +387,21 @@ mod tests {
             !is_applied(&desired(&extension, (&packed, false), Map::new()), &live),
             "the same version in another release"
         );
+    }
+
+    #[test]
+    fn manifests_are_kept_as_long_as_revisions_are_shown() {
+        let plain = || desired(&extension(&Value::Null), (&bundle(), false), Map::new());
+        let of = |are_shown: bool| {
+            let mut body = plain();
+            keep_manifests(&mut body, are_shown);
+            body
+        };
+        let live: BundleDeployment = serde_json::from_value(of(true)).unwrap();
+        assert_eq!(live.annotations()[names::KEEP_MANIFESTS], "true");
+        assert_eq!(of(false), plain());
+        assert!(is_applied(&of(true), &live));
+        assert!(!is_applied(&of(false), &live), "it is taken back");
     }
 
     #[test]

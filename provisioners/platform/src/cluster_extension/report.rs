@@ -194,7 +194,7 @@ impl Writer {
     fn revisions(&mut self, extension: &str, report: &Report) {
         let old = std::mem::take(&mut self.status.active_revisions);
         for revision in &report.revisions {
-            let name = format!("{extension}-{}", revision.number);
+            let name = revision.name(extension);
             let known = old.iter().find(|known| known.name == name);
             let mut conditions = known.map(|known| known.conditions.clone()).unwrap_or_default();
             for (type_, said) in [(AVAILABLE, availability(revision, report)), (PROGRESSING, rollout(revision, report))]

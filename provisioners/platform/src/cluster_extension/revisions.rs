@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rukpak_crds::condition::{Conditions as _, HEALTHY};
-use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, Revision, RevisionResult};
+use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, ReleaseRecord, Revision, RevisionResult};
 
 use crate::installed::Identity;
 
@@ -16,6 +16,17 @@ pub(super) struct ActiveRevision {
     pub version: String,
     /// How it stands.
     pub stage: Stage,
+    /// What it installs.
+    pub release: ReleaseRecord,
+    /// Which bundle that is, if it is known.
+    pub bundle: Option<Identity>,
+}
+
+impl ActiveRevision {
+    /// Its name, as upstream has it.
+    pub fn name(&self, extension: &str) -> String {
+        format!("{extension}-{}", self.number)
+    }
 }
 
 /// How a revision stands.
@@ -40,6 +51,8 @@ pub(super) fn active(deployment: &BundleDeployment) -> Vec<ActiveRevision> {
         number: revision.revision,
         version: version(&revision.annotations),
         stage,
+        release: revision.release.clone(),
+        bundle: Identity::read(&revision.annotations),
     };
     let healthy = |revision: &&Revision| revision.result == RevisionResult::Healthy;
     // The one that comes back if the new one does not become healthy in time.
@@ -69,7 +82,13 @@ fn begun(
     let number = kept.map_or(newest + 1, |(_, revision)| revision.revision);
     let template = deployment.spec.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
     let annotations = known.map(|(_, revision)| &revision.annotations).or(template);
-    Some(ActiveRevision { number, version: annotations.map(version).unwrap_or_default(), stage: Stage::Begun })
+    Some(ActiveRevision {
+        number,
+        version: annotations.map(version).unwrap_or_default(),
+        stage: Stage::Begun,
+        release: release.clone(),
+        bundle: annotations.and_then(Identity::read),
+    })
 }
 
 fn version(annotations: &BTreeMap<String, String>) -> String {

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use rukpak_crds::ReleaseRecord;
 use serde_json::json;
 
 use super::*;
@@ -167,7 +168,13 @@ fn deprecations_are_those_of_the_package_its_channels_and_what_is_installed() {
 #[test]
 fn revisions_say_how_their_rollout_goes() {
     use Stage::{Applied, Begun, Replaced, RolledOut};
-    let revision = |number: i64, stage| ActiveRevision { number, version: format!("{number}.0.0"), stage };
+    let revision = |number: i64, stage| ActiveRevision {
+        number,
+        version: format!("{number}.0.0"),
+        stage,
+        release: ReleaseRecord::default(),
+        bundle: None,
+    };
     let tell = |old: ClusterExtensionStatus, progress: Progress, revisions: &[ActiveRevision], second: i64| {
         let health = Some(condition("Healthy", "False", "Unhealthy", "0 of 1"));
         let report = Report { health, revisions: revisions.to_vec(), ..report(progress, Some(identity("2.0.0"))) };
