@@ -20,6 +20,7 @@ mod proxy;
 mod published_sets;
 mod recovery;
 mod resolution;
+mod revision_sets;
 mod rights;
 mod rollout;
 mod scenarios;

@@ -110,7 +110,7 @@ fn tools_of_upstream_find_what_they_look_for_by_its_names() {
 }
 
 /// Beside what PlatformOperators need: ClusterExtensions that others depend on, metadata and statuses of OLM's kinds, Secrets, the phases of
-/// archived ClusterObjectSets, and questions that are not kept.
+/// archived ClusterObjectSets, sets that show revisions, and questions that are not kept.
 #[test]
 fn the_manager_writes_little_more() {
     let objects = rendered();
@@ -135,11 +135,13 @@ fn the_manager_writes_little_more() {
     written.sort();
     let expected = [
         "create clusterextensions",
+        "create clusterobjectsets",
         "create secrets",
         "create secrets catalogd-service-cert catalogd-ca",
         "create subjectaccessreviews",
         "create tokenreviews",
         "delete bundledeployments",
+        "delete clusterobjectsets",
         "patch clustercatalogs",
         "patch clustercatalogs/status",
         "patch clusterextensions",
