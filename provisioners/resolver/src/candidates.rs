@@ -124,7 +124,7 @@ fn deprecated_last(nodes: &Nodes<'_>, mut found: Vec<usize>) -> Vec<usize> {
 
 /// All nodes that meet a constraint, by their number.
 fn matches(nodes: &Nodes<'_>, constraint: &Constraint) -> Vec<usize> {
-    let fits = |index: &usize| constraint.is_met_by(nodes.all[*index].facts);
+    let fits = |index: &usize| nodes.all[*index].facts.meets(constraint);
     match narrowest(nodes, constraint) {
         Some(few) => few.iter().copied().filter(fits).collect(),
         None => (0..nodes.all.len()).filter(fits).collect(),

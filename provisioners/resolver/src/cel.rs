@@ -7,7 +7,7 @@ use cel::common::ast::{EntryExpr, Expr};
 use cel::{Context, IdedExpr, Program};
 use serde_json::{Value, json};
 
-use crate::Property;
+use crate::property::Property;
 
 /// The functions of the language, and ours. Others are an error before anything is evaluated, as in Go's CEL.
 const FUNCTIONS: [&str; 16] = [

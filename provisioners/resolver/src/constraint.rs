@@ -6,9 +6,8 @@ use rukpak_catalog::Range;
 use rukpak_catalog::model::Gvk;
 use serde_json::{Map, Value};
 
-use crate::Unreadable;
 use crate::cel::Rule;
-use crate::facts::{Facts, field};
+use crate::property::field;
 
 /// The longest `olm.constraint`, in bytes of JSON. Upstream's limit.
 pub const MAX_CONSTRAINT_BYTES: usize = 131_072;
@@ -28,6 +27,25 @@ pub enum Error {
     /// A value of another form, a range or a rule that cannot be read.
     #[error("{0}")]
     Value(String),
+}
+
+/// A property whose value cannot be read. The bundle cannot be chosen: what it requires is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// A value of another form.
+    #[error("property {kind}: {problem}")]
+    Form {
+        /// Type of the property.
+        kind: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An `olm.constraint` that cannot be parsed. The beginning is upstream's.
+    #[error("parse olm.constraint: {0}")]
+    Constraint(#[source] Error),
+    /// An `olm.constraint` with a range or a rule that cannot be read. The beginning is upstream's.
+    #[error("convert olm.constraint to resolver predicate: {0}")]
+    Predicate(#[source] Error),
 }
 
 /// What a bundle demands. One bundle has to meet all of it: a constraint never speaks of a set of bundles.
@@ -70,23 +88,6 @@ impl Constraint {
         }
         check_fields(value).map_err(Unreadable::Constraint)?;
         Self::convert(value).map_err(Unreadable::Predicate)
-    }
-
-    /// Whether a bundle of these facts meets the constraint. An error of a rule counts as *no*.
-    pub(crate) fn is_met_by(&self, facts: &Facts) -> bool {
-        match self {
-            Self::Package { name, range } => {
-                let versions = facts.packages.iter().map(|(_, version)| version).chain([&facts.version]);
-                facts.packages.iter().any(|(package, _)| package == name)
-                    && versions.flatten().any(|version| range.contains(version))
-            }
-            Self::Gvk(gvk) => facts.provides.contains(gvk),
-            Self::Label(label) => facts.labels.contains(label),
-            Self::Cel { rule, .. } => rule.holds(&facts.properties),
-            Self::All(members) => members.iter().all(|member| member.is_met_by(facts)),
-            Self::Any(members) => members.iter().any(|member| member.is_met_by(facts)),
-            Self::Not(members) => !members.iter().any(|member| member.is_met_by(facts)),
-        }
     }
 
     fn convert(value: &Value) -> Result<Self, Error> {

@@ -6,38 +6,8 @@ use rukpak_catalog::model::Gvk;
 use rukpak_catalog::{Range, Version};
 use serde_json::Value;
 
-use crate::constraint::{self, Constraint};
-
-/// The type of the property that says which package a bundle is of.
-pub const PACKAGE: &str = "olm.package";
-
-/// A property, as a catalog or the annotation of an installed bundle has it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Property {
-    /// Its type, such as `olm.gvk`.
-    pub kind: String,
-    /// Its value.
-    pub value: Value,
-}
-
-/// A property whose value cannot be read. The bundle cannot be chosen: what it requires is unknown.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
-    /// A value of another form.
-    #[error("property {kind}: {problem}")]
-    Form {
-        /// Type of the property.
-        kind: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// An `olm.constraint` that cannot be parsed. The beginning is upstream's.
-    #[error("parse olm.constraint: {0}")]
-    Constraint(#[source] constraint::Error),
-    /// An `olm.constraint` with a range or a rule that cannot be read. The beginning is upstream's.
-    #[error("convert olm.constraint to resolver predicate: {0}")]
-    Predicate(#[source] constraint::Error),
-}
+use crate::constraint::{Constraint, Unreadable};
+use crate::property::{PACKAGE, Property, field};
 
 /// Everything that a resolution reads of a bundle.
 #[derive(Clone, Debug, Default)]
@@ -117,25 +87,32 @@ impl Facts {
         !self.requires.is_empty()
     }
 
+    /// Whether a bundle of these facts meets the constraint. An error of a rule counts as *no*.
+    pub(crate) fn meets(&self, constraint: &Constraint) -> bool {
+        match constraint {
+            Constraint::Package { name, range } => {
+                let versions = self.packages.iter().map(|(_, version)| version).chain([&self.version]);
+                self.packages.iter().any(|(package, _)| package == name)
+                    && versions.flatten().any(|version| range.contains(version))
+            }
+            Constraint::Gvk(gvk) => self.provides.contains(gvk),
+            Constraint::Label(label) => self.labels.contains(label),
+            Constraint::Cel { rule, .. } => rule.holds(&self.properties),
+            Constraint::All(members) => members.iter().all(|member| self.meets(member)),
+            Constraint::Any(members) => members.iter().any(|member| self.meets(member)),
+            Constraint::Not(members) => !members.iter().any(|member| self.meets(member)),
+        }
+    }
+
     /// What it requires and none of `others` has, in upstream's words.
     pub fn unmet_by<'a>(&self, others: &(impl Iterator<Item = &'a Self> + Clone)) -> Vec<String> {
-        let unmet = self.requires.iter().filter(|constraint| !others.clone().any(|other| constraint.is_met_by(other)));
+        let unmet = self.requires.iter().filter(|constraint| !others.clone().any(|other| other.meets(constraint)));
         unmet.map(ToString::to_string).collect()
     }
 
     /// The others that meet something of what it requires, by their position.
     pub fn met_by<'a>(&self, others: impl Iterator<Item = &'a Self>) -> Vec<usize> {
-        let is_used = |other: &Self| self.requires.iter().any(|constraint| constraint.is_met_by(other));
+        let is_used = |other: &Self| self.requires.iter().any(|constraint| other.meets(constraint));
         others.enumerate().filter(|(_, other)| is_used(other)).map(|(index, _)| index).collect()
-    }
-}
-
-/// A text in an object; empty if it is absent, as Go reads it.
-pub(crate) fn field(value: &Value, name: &str) -> Result<String, String> {
-    let Value::Object(map) = value else { return Err("expected an object".to_owned()) };
-    match map.get(name) {
-        None | Some(Value::Null) => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text.clone()),
-        Some(_) => Err(format!("{name}: expected a text")),
     }
 }

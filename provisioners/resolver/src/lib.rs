@@ -1,8 +1,9 @@
 //! Which bundles have to be installed together, and why a request cannot be met. Pure.
 //!
 //! ```text
-//! facts       properties of a bundle -> what it is, provides and requires
-//! constraint  `olm.constraint` and the older forms -> whether a bundle meets it       cel   its rules in CEL
+//! property    a property, as a catalog has it
+//! constraint  `olm.constraint` and the older forms -> what is demanded               cel   its rules in CEL
+//! facts       properties of a bundle -> what it is, provides and requires, and which constraints it meets
 //! world       catalogs and what is installed -> the nodes that a resolution looks at   order   newest first, in a channel
 //! offer       a catalog as it was read -> one of the world
 //! set         a bundle -> the packages that have to be installed with it
@@ -24,6 +25,7 @@ mod fixtures;
 mod offer;
 mod oracle;
 mod order;
+mod property;
 mod reach;
 mod resolve;
 mod rules;
@@ -32,9 +34,10 @@ mod together;
 mod world;
 
 pub use answer::{Answer, BundleId, Fact, Missing, Need, Refusal, Step, explain};
-pub use constraint::{Constraint, MAX_CONSTRAINT_BYTES};
-pub use facts::{Facts, PACKAGE, Property, Unreadable};
+pub use constraint::{Constraint, MAX_CONSTRAINT_BYTES, Unreadable};
+pub use facts::Facts;
 pub use order::newest_first;
+pub use property::{PACKAGE, Property};
 pub use reach::reach;
 pub use resolve::resolve;
 pub use together::{Mover, together};

@@ -97,8 +97,8 @@ impl<'a> Moving<'a> {
 impl Taken<'_> {
     /// Whether it cannot be without the other one: it needs what only that brings, or takes away what that one needs so far.
     fn takes(&self, other: &Self) -> bool {
-        let is_brought = self.new.requires.iter().any(|need| need.is_met_by(other.new) && !need.is_met_by(other.old));
-        let is_lost = other.old.requires.iter().any(|need| need.is_met_by(self.old) && !need.is_met_by(self.new));
+        let is_brought = self.new.requires.iter().any(|need| other.new.meets(need) && !other.old.meets(need));
+        let is_lost = other.old.requires.iter().any(|need| self.old.meets(need) && !self.new.meets(need));
         is_brought || is_lost
     }
 }
