@@ -26,7 +26,6 @@ pub(crate) use self::error::Error;
 use self::sources::Sources;
 pub(crate) use self::sources::{Authorities, Listed, Server};
 use super::args::{CatalogSourceName, ConfiguredCatalog};
-use super::dependencies::Dependent;
 use super::foreign::CatalogSource;
 use super::logins::Logins;
 use super::metrics;
@@ -43,6 +42,14 @@ pub(crate) enum Wanted<'a> {
     Named(&'a str),
     /// The one that a status calls so: no other that has come to be called alike.
     Origin(&'a str),
+}
+
+/// Which of the catalogs that lie here are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtHand {
+    /// Those that are configured as well, which only PlatformOperators see.
+    All,
+    ClusterCatalogs,
 }
 
 /// A package in the catalog that provides it.
@@ -195,11 +202,11 @@ impl Catalogs {
         Ok(None)
     }
 
-    /// All catalogs that lie here, with the configured ones if a PlatformOperator asks. Those that cannot be read are left out: whoever
-    /// looks for help takes what there is. CatalogSources are not among them: they are asked for one package after the other.
-    pub async fn contents(&self, dependent: &Dependent) -> Vec<Offered> {
+    /// The catalogs that lie here. Those that cannot be read are left out: whoever looks for help takes what there is.
+    /// CatalogSources are not among them: they are asked for one package after the other.
+    pub async fn contents(&self, at_hand: AtHand) -> Vec<Offered> {
         let mut contents = Vec::new();
-        if matches!(dependent, Dependent::Operator(_)) {
+        if at_hand == AtHand::All {
             for configured in &self.configured {
                 if let Ok(content) = self.configured(configured).await {
                     contents.push(Offered { name: configured.catalog.name.clone(), priority: LISTED, content });

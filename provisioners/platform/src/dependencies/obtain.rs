@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{Dependencies, Dependent};
-use crate::catalogs::{Catalogs, named};
+use crate::catalogs::{AtHand, Catalogs, named};
 
 /// Who writes, in `managedFields`.
 const FIELD_MANAGER: &str = "rukpak-dependencies";
@@ -119,8 +119,11 @@ impl Dependencies {
         (catalogs, client): (&Catalogs, &Client),
     ) -> Result<String, Error> {
         self.learn(catalogs).await;
-        let dependent = asking.dependent();
-        let offered = catalogs.contents(&dependent).await;
+        let at_hand = match asking {
+            Asking::Operator(_) => AtHand::All,
+            Asking::Extension(_) => AtHand::ClusterCatalogs,
+        };
+        let offered = catalogs.contents(at_hand).await;
         let installed = self.others(&needy.package, &self.installed());
         let needy_bundle = needy.clone();
         let found = tokio::task::spawn_blocking(move || find(&needy_bundle, installed, &offered)).await;
