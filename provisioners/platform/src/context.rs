@@ -13,14 +13,16 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::catalogs::Catalogs;
+use super::catalogs::{self, Catalogs};
 use super::cluster_extension;
 use super::cluster_object_set;
 use super::dependencies::{Dependencies, Dependent};
 use super::events::Events;
 use super::olmv0;
-use super::operator::{Answer, PACKAGE_NOT_UNIQUE, Question};
 use super::single_flight::SingleFlight;
+
+/// The reason of one whose package another PlatformOperator has (additive).
+pub(crate) const PACKAGE_NOT_UNIQUE: &str = "PackageNotUnique";
 
 /// Handed to every pass; cheap to share.
 pub(crate) struct Context {
@@ -54,6 +56,18 @@ pub(crate) struct Context {
     /// Tells people what happened.
     pub events: Arc<Events>,
 }
+
+/// What catalogs are asked about a PlatformOperator, and in which state: the same answer would come.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Question {
+    pub generation: Option<i64>,
+    /// The catalog that the status names, if it matters.
+    pub origin: Option<String>,
+    pub epoch: u64,
+}
+
+/// The package, if a catalog has it.
+pub(crate) type Answer = Result<catalogs::Found, catalogs::Error>;
 
 /// Keeps what failed, and what nobody tells the end of, from being tried again at each event: that of our own status write
 /// would come at once.

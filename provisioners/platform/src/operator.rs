@@ -23,9 +23,6 @@ use rukpak_runtime::warn_first;
 use self::deployment::Existing;
 use super::context::Context;
 
-pub(super) use lookup::{Answer, Question};
-pub(super) use report::PACKAGE_NOT_UNIQUE;
-
 /// Why a pass ended early. The next one starts over from what is in the cluster.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {

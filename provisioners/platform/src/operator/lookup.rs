@@ -6,19 +6,7 @@ use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::{BundleDeployment, PlatformOperatorStatus};
 
 use super::{Pass, source};
-use crate::catalogs::{Error, Found};
-
-/// The package, if a catalog has it.
-pub(crate) type Answer = Result<Found, Error>;
-
-/// What is asked, and of which state of the catalogs: the same answer would come.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Question {
-    generation: Option<i64>,
-    /// The catalog that the status names, if it matters.
-    origin: Option<String>,
-    epoch: u64,
-}
+use crate::context::{Answer, Question};
 
 /// Asks for the package. `None` if something else [happened](unless_superseded).
 pub(super) async fn package(pass: &Pass, deployment: Option<&BundleDeployment>) -> Option<Answer> {

@@ -9,13 +9,12 @@ use rukpak_plan::retry::Class;
 
 use super::upgrade::{Step, UpgradeState, is_current};
 use super::{Outcome, Pass};
+use crate::context::PACKAGE_NOT_UNIQUE;
 use crate::policies::Verified;
 
 /// No bundle could be chosen.
 const SOURCE_FAILED: &str = "SourceFailed";
 const INSTALL_SUCCESSFUL: &str = "InstallSuccessful";
-/// Another PlatformOperator has the package (additive).
-pub(crate) const PACKAGE_NOT_UNIQUE: &str = "PackageNotUnique";
 /// The BundleDeployment is installed and will not become ready by itself (additive).
 const NOT_READY: &str = "BundleDeploymentNotReady";
 /// Another package is asked for than is installed (additive).
