@@ -2,59 +2,29 @@
 //!
 //! No Pod serves an image: its file-based content is read here. A server is asked by its address.
 
-mod known;
+pub(super) mod known;
+mod place;
 mod report;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
-use rukpak_catalog::origin::{self, Loaded, Loader, Origin};
+use rukpak_catalog::origin::{self, Loaded, Origin};
 use rukpak_crds::olmv0::CatalogSource;
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::status::StatusWriter;
 use rukpak_source::image::Credentials;
-use tokio::sync::Notify;
 
-use self::known::{Asked, State};
-pub(super) use self::known::{Content, Health, Known};
-use self::report::{Place, place};
+use self::known::{Asked, Catalogs, Content, State};
+use self::place::{Place, interval, place};
 use super::context::Context;
 use crate::catalogs::Server;
-use crate::logins::Logins;
 use crate::outcome::Error;
-
-/// What CatalogSources have, and how it is read.
-pub(super) struct Catalogs {
-    known: Known,
-    loader: Arc<Loader>,
-    logins: Arc<Logins>,
-    /// How often a server is asked for its list.
-    interval: Duration,
-    /// Nobody waits for it: a pass over a Subscription tries again by itself.
-    news: Arc<Notify>,
-}
-
-impl Catalogs {
-    /// Nothing is read yet.
-    pub fn new(loader: Arc<Loader>, logins: Arc<Logins>, interval: Duration) -> Self {
-        Self { known: Known::default(), loader, logins, interval, news: Arc::default() }
-    }
-
-    /// What is known of a CatalogSource.
-    pub fn known(&self) -> &Known {
-        &self.known
-    }
-
-    /// Told when a package of a server can be had again.
-    pub fn news(&self) -> &Arc<Notify> {
-        &self.news
-    }
-}
 
 /// One pass over a CatalogSource.
 pub(super) async fn reconcile(source: Arc<CatalogSource>, context: Arc<Context>) -> Result<Action, Error> {
@@ -95,7 +65,7 @@ fn wake(namespace: &str, context: &Context) {
 
 /// Reads the content, and notes what came of it, and when to look again.
 async fn read(source: &CatalogSource, asked: Asked, key: &(String, String), context: &Context) {
-    let Catalogs { known, interval, .. } = &context.catalogs;
+    let Catalogs { known, interval: every, .. } = &context.catalogs;
     let Ok(place) = asked.place.clone() else {
         known.put(key, State { asked, content: None, failure: None, read_at: None, due: None, failures: 0 });
         return;
@@ -103,8 +73,8 @@ async fn read(source: &CatalogSource, asked: Asked, key: &(String, String), cont
     let before = known.get(key).filter(|before| before.asked.place == asked.place);
     let old = before.as_ref().and_then(|before| before.content.clone());
     let (poll, read) = match &place {
-        Place::Image(reference) => (report::interval(&source.spec), image(reference, old.as_ref(), key, context).await),
-        Place::Server(address) => (Some(*interval), server(address, key).await),
+        Place::Image(reference) => (interval(&source.spec), image(reference, old.as_ref(), key, context).await),
+        Place::Server(address) => (Some(*every), server(address, key).await),
     };
     let failures = if read.is_err() { before.as_ref().map_or(0, |before| before.failures) + 1 } else { 0 };
     let wait = if failures > 0 { Some(retry::delay(Class::Transient, failures)) } else { poll };

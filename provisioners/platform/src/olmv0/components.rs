@@ -2,8 +2,7 @@
 //!
 //! An Operator is owned by the BundleDeployment of the package, and goes with it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -21,7 +20,8 @@ use rukpak_runtime::status::StatusWriter;
 use serde_json::{Value, json};
 
 use super::context::{Context, FIELD_MANAGER};
-use super::deployment::Unit;
+use super::told::Known;
+use super::unit::Unit;
 
 /// So many components are told at most.
 const COMPONENTS_MAX: u16 = 500;
@@ -40,37 +40,8 @@ const KINDS: [(&str, &str, &str); 9] = [
     ("operators.coreos.com", "OperatorCondition", "operatorconditions"),
 ];
 
-/// What was found and said, by the names of Operators.
-#[derive(Default)]
-pub(super) struct Told(Mutex<HashMap<String, Known>>);
-
-#[derive(Clone)]
-struct Known {
-    installed: Installed,
-    listed: Vec<Component>,
-    /// Version of the BundleDeployment when its Deployments were looked at.
-    version: Option<String>,
-    deployments: Vec<Component>,
-    status: OperatorStatus,
-}
-
 /// What is looked at of an Operator.
 type Live = PartialObjectMeta<Operator>;
-
-/// As long as it is the same, so are the objects: UID of the BundleDeployment, digest and number of what it has applied, and whether it
-/// is ready: what leaves a bundle is deleted only after the rest is applied.
-type Installed = (Option<String>, Option<String>, Option<i64>, bool);
-
-impl Told {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The Operator of this name is gone.
-    pub fn forget(&self, name: &str) {
-        self.all().remove(name);
-    }
-}
 
 /// Has the Operator of a BundleDeployment be there, and say what belongs to it; `own` is what is known of that without a question.
 pub(super) async fn tell(
@@ -94,7 +65,7 @@ pub(super) async fn tell(
         inventory.and_then(|inventory| inventory.objects),
         conditions.is_some_and(|all| all.is(READY, ConditionStatus::True)),
     );
-    let known = context.told.all().get(&name).cloned();
+    let known = context.told.get(&name);
     let listed = match (&known, inventory) {
         (Some(known), _) if known.installed == installed => known.listed.clone(),
         (_, Some(inventory)) => list(inventory, &label, context).await?,
@@ -111,7 +82,7 @@ pub(super) async fn tell(
     let before = known.filter(|_| !is_new && context.written.is_last(&*live)).map(|known| known.status);
     let mut writer = StatusWriter::new(&context.client, &*live, before.as_ref());
     writer.write(&status, &context.written).await?;
-    context.told.all().insert(name, Known { installed, listed, version, deployments, status });
+    context.told.put(name, Known { installed, listed, version, deployments, status });
     Ok(())
 }
 

@@ -14,12 +14,12 @@ use rukpak_crds::{BundleDeployment, Plan};
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::WrittenVersions;
 
-use super::catalog_source::Catalogs;
-use super::components::Told;
+use super::bundles::Bundles;
+use super::catalog_source::known::Catalogs;
 use super::gate::Gate;
-use super::operator_group::{Membership, membership};
-use super::service_version::Bundles;
-use super::{Wake, deployment};
+use super::membership::{Membership, membership};
+use super::told::Told;
+use super::{Wake, unit};
 use crate::dependencies::Dependencies;
 
 pub(super) struct Context {
@@ -81,7 +81,7 @@ impl Context {
             self.wake.subscription(&subscription);
         }
         for deployment in self.deployments.state() {
-            if deployment::namespace(&deployment) == Some(namespace) {
+            if unit::namespace(&deployment) == Some(namespace) {
                 self.wake.deployment(&deployment);
             }
         }

@@ -1,4 +1,4 @@
-//! The BundleDeployment of a package in a namespace: its name, whose it is, what is written. I/O but for what is wanted.
+//! The BundleDeployment of a package in a namespace: whose it is, what is written. I/O but for what is wanted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,28 +8,22 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::names::{self, IGNORE_DEPENDENCIES};
-use rukpak_crds::olmv0::installation::{DEPLOYMENT_CONFIG, Installation, deployment_name};
+use rukpak_crds::olmv0::VERSIONS;
+use rukpak_crds::olmv0::installation::{DEPLOYMENT_CONFIG, Installation};
 use rukpak_crds::olmv0::subscription::{IMAGE_PULL_SECRETS, SubscriptionSpec};
-use rukpak_crds::olmv0::{NAMESPACE_LABEL, PACKAGE, Subscription, VERSIONS};
 use rukpak_crds::{BundleDeployment, config};
 use rukpak_runtime::api::Error;
 use serde_json::{Value, json};
 
 use super::context::{Context, FIELD_MANAGER};
+use super::membership::Group;
 use super::neighbours;
-use super::operator_group::Group;
+use super::unit::Unit;
 use crate::installed::Identity;
 
 /// Fields of its spec that are all written here.
 const WRITTEN: [&str; 6] =
     ["provisionerClassName", "template", "config", "deletionPolicy", "serviceAccount", "approval"];
-
-/// A package in a namespace: what a BundleDeployment is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unit {
-    pub namespace: String,
-    pub package: String,
-}
 
 /// What has the name of the BundleDeployment.
 pub(super) enum Existing {
@@ -41,50 +35,25 @@ pub(super) enum Existing {
     Foreign(String),
 }
 
-/// The namespace that a BundleDeployment is installed for by a Subscription, as it says.
-pub(super) fn namespace(deployment: &BundleDeployment) -> Option<&str> {
-    deployment.labels().get(NAMESPACE_LABEL).map(String::as_str)
-}
-
-impl Unit {
-    /// What a BundleDeployment is for, if it is one of a Subscription.
-    pub fn of(deployment: &BundleDeployment) -> Option<Self> {
-        let package = deployment.annotations().get(PACKAGE)?.clone();
-        let unit = Self { namespace: namespace(deployment)?.to_owned(), package };
-        let is_controlled = deployment.owner_references().iter().any(|owner| owner.controller == Some(true));
-        (deployment.name_any() == unit.name() && !is_controlled).then_some(unit)
-    }
-
-    /// What a Subscription is for.
-    pub fn of_subscription(subscription: &Subscription) -> Self {
-        Self { namespace: subscription.namespace().unwrap_or_default(), package: subscription.spec.name.clone() }
-    }
-
-    /// The name of the BundleDeployment.
-    pub fn name(&self) -> String {
-        deployment_name(&self.namespace, &self.package)
-    }
-
-    /// Looks for it; where the watch shows none, in the cluster.
-    pub async fn find(&self, context: &Context) -> Result<Existing, Error> {
-        let name = self.name();
-        let seen = match context.deployments.get(&ObjectRef::new(&name)) {
-            Some(seen) if !context.written.is_stale(&*seen) => Some(seen),
-            _ => {
-                let api: Api<BundleDeployment> = Api::all(context.client.clone());
-                api.get_opt(&name).await.map_err(Error::from)?.map(Arc::new)
-            }
-        };
-        Ok(match seen {
-            None => Existing::Nothing,
-            Some(seen) if seen.meta().deletion_timestamp.is_some() => Existing::Leaving,
-            Some(seen) if Self::of(&seen).as_ref() == Some(self) => Existing::Ours(seen),
-            Some(_) => Existing::Foreign(format!(
-                "BundleDeployment {name} exists and was not made for a Subscription; it is left alone. Delete the Subscription, or \
-                 what has that BundleDeployment: deleting the BundleDeployment itself would delete what it has installed"
-            )),
-        })
-    }
+/// Looks for the one of a unit; where the watch shows none, in the cluster.
+pub(super) async fn find(unit: &Unit, context: &Context) -> Result<Existing, Error> {
+    let name = unit.name();
+    let seen = match context.deployments.get(&ObjectRef::new(&name)) {
+        Some(seen) if !context.written.is_stale(&*seen) => Some(seen),
+        _ => {
+            let api: Api<BundleDeployment> = Api::all(context.client.clone());
+            api.get_opt(&name).await.map_err(Error::from)?.map(Arc::new)
+        }
+    };
+    Ok(match seen {
+        None => Existing::Nothing,
+        Some(seen) if seen.meta().deletion_timestamp.is_some() => Existing::Leaving,
+        Some(seen) if Unit::of(&seen).as_ref() == Some(unit) => Existing::Ours(seen),
+        Some(_) => Existing::Foreign(format!(
+            "BundleDeployment {name} exists and was not made for a Subscription; it is left alone. Delete the Subscription, or \
+             what has that BundleDeployment: deleting the BundleDeployment itself would delete what it has installed"
+        )),
+    })
 }
 
 /// Makes the BundleDeployment install `bundle` as Subscription and OperatorGroup say. Writes nothing if it does already.

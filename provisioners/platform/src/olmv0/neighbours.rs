@@ -10,8 +10,8 @@ use rukpak_crds::{BundleDeployment, config};
 use serde_json::Value;
 
 use super::context::Context;
-use super::deployment::Unit;
-use super::operator_group::{Group, Membership};
+use super::membership::{Group, Membership};
+use super::unit::Unit;
 
 /// The reason where another OperatorGroup has some of the targets, and the package; OLM's.
 const CONFLICT: &str = "InterOperatorGroupOwnerConflict";

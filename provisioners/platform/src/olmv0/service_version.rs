@@ -3,13 +3,11 @@
 //! ```text
 //! removal       whether somebody has deleted what it is for               pure
 //! install_plan  the question, the answer, and how far it is               pure, and written here
-//! bundle        the ClusterServiceVersion that is in the bundle's image   network
 //! version       what is written of it, and its status                     pure
 //! requirements  what has to be there                                      pure
 //! restore       definitions that somebody has deleted
 //! ```
 
-mod bundle;
 mod install_plan;
 mod removal;
 mod requirements;
@@ -32,15 +30,13 @@ use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::StatusWriter;
 use rukpak_runtime::{api, warn_first};
 
-pub(super) use self::bundle::Bundles;
 use self::removal::Removal;
 use self::version::Others;
-use super::components;
 use super::context::{Context, FIELD_MANAGER, within};
-use super::deployment::{self, Unit};
-use super::neighbours;
-use super::operator_group::Membership;
+use super::membership::Membership;
 use super::stage::{Seen, Stage};
+use super::unit::Unit;
+use super::{bundles, components, deployment, neighbours};
 
 /// Why a pass ended early. The next one starts over from what is in the cluster.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +52,7 @@ pub(super) enum Error {
     #[error("cannot look for the Subscription")]
     Subscription(#[source] api::Error),
     #[error("cannot read the ClusterServiceVersion of the bundle")]
-    Bundle(#[from] bundle::Error),
+    Bundle(#[from] bundles::Error),
     #[error(
         "ClusterServiceVersion {name} is that of package {package}, which BundleDeployment {deployment} installs in this namespace: \
          two packages cannot have one of the same name; delete one of the Subscriptions, or install one in another namespace"

@@ -23,12 +23,13 @@ use rukpak_runtime::status::StatusWriter;
 use self::choose::{Choice, Offer, choose};
 use self::deprecations::{Advice, advice};
 use self::report::{Failure, View};
-use super::catalog_source::Health;
+use super::catalog_source::known::Health;
 use super::context::{Context, within};
-use super::deployment::{self, Existing, Unit};
+use super::deployment::{self, Existing};
+use super::membership::{Group, Membership};
 use super::neighbours;
-use super::operator_group::{Group, Membership};
 use super::stage::{Seen, Stage};
+use super::unit::Unit;
 use crate::dependencies::Dependent;
 use crate::image;
 use crate::installed::Identity;
@@ -101,7 +102,7 @@ async fn follow(subscription: &Subscription, context: &Context) -> Followed {
             holder.name_any()
         )));
     }
-    let live = match unit.find(context).await {
+    let live = match deployment::find(&unit, context).await {
         Ok(Existing::Ours(live)) => Some(live),
         Ok(Existing::Nothing) => None,
         // Its end wakes us.

@@ -1,17 +1,46 @@
-//! What was read of CatalogSources. Memory.
+//! What was read of CatalogSources, and how it is read. Memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use rukpak_catalog::origin::Revision;
+use rukpak_catalog::origin::{Loader, Revision};
 use rukpak_catalog::{Catalog, Package};
 use rukpak_runtime::error::Chain;
 use tokio::sync::Notify;
 
-use super::report::{Place, Problem};
+use super::place::{Place, Problem};
 use crate::catalogs::{Listed, Server};
+use crate::logins::Logins;
+
+/// What CatalogSources have, and how it is read.
+pub(in crate::olmv0) struct Catalogs {
+    pub(super) known: Known,
+    pub(super) loader: Arc<Loader>,
+    pub(super) logins: Arc<Logins>,
+    /// How often a server is asked for its list.
+    pub(super) interval: Duration,
+    /// Nobody waits for it: a pass over a Subscription tries again by itself.
+    news: Arc<Notify>,
+}
+
+impl Catalogs {
+    /// Nothing is read yet.
+    pub fn new(loader: Arc<Loader>, logins: Arc<Logins>, interval: Duration) -> Self {
+        Self { known: Known::default(), loader, logins, interval, news: Arc::default() }
+    }
+
+    /// What is known of a CatalogSource.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// Told when a package of a server can be had again.
+    pub fn news(&self) -> &Arc<Notify> {
+        &self.news
+    }
+}
 
 /// Namespace and name of a CatalogSource.
 pub(in crate::olmv0) type Key = (String, String);

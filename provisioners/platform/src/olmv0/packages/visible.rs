@@ -10,7 +10,7 @@ use rukpak_catalog::{Catalog, Package, graph};
 use rukpak_crds::olmv0::CatalogSource;
 use tokio::sync::Notify;
 
-use super::super::catalog_source::Content;
+use super::super::catalog_source::known::Content;
 use super::super::context::Context;
 use crate::catalogs::{Listed, Server};
 

@@ -13,7 +13,7 @@ use rukpak_crds::olmv0::{
 use rukpak_crds::{ApprovalPolicy, BundleDeployment, ConditionStatus, Plan};
 use serde_json::{Value, json};
 
-use super::super::operator_group::Group;
+use super::super::membership::Group;
 use super::super::stage::{Seen, Stage};
 
 /// So many InstallPlans of a BundleDeployment are kept.

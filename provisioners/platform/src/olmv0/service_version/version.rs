@@ -12,9 +12,9 @@ use rukpak_crds::olmv0::{
 };
 use serde_json::{Map, Value, json};
 
-use super::super::deployment::Unit;
-use super::super::operator_group::{Group, Membership, unsupported};
+use super::super::membership::{Group, Membership, unsupported};
 use super::super::stage::{Seen, Stage};
+use super::super::unit::Unit;
 use super::requirements::requirements;
 
 /// How long an operator may take to be healthy.

@@ -10,7 +10,7 @@ use rukpak_crds::olmv0::subscription::{
 };
 use rukpak_crds::olmv0::{CatalogSource, InstallPlan, Subscription};
 
-use super::super::catalog_source::Health;
+use super::super::catalog_source::known::Health;
 use super::super::stage::{Seen, Stage};
 use super::deprecations::{Advice, TYPES};
 

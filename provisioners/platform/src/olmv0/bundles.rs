@@ -15,7 +15,7 @@ const FOLDER: &str = "manifests";
 
 /// Why it cannot be had.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::olmv0) enum Error {
+pub(super) enum Error {
     #[error("image {0}")]
     Pull(String, #[source] Box<image::Error>),
     #[error("image {0}: its manifests cannot be read")]
@@ -25,7 +25,7 @@ pub(in crate::olmv0) enum Error {
 }
 
 /// Images of bundles.
-pub(in crate::olmv0) struct Bundles {
+pub(super) struct Bundles {
     puller: Arc<Puller>,
     limits: Limits,
     turns: Semaphore,
