@@ -15,6 +15,7 @@
 //! components       BundleDeployment list by label -> Operator                             API server
 //! told             what Operators were told                                              memory
 //! unit             a package in a namespace <-> its BundleDeployment                     pure
+//! wake             passes that are asked for                                             queues
 //! olm_config       OLMConfig        report
 //! ```
 //!
@@ -37,11 +38,13 @@ mod start;
 mod subscription;
 mod told;
 mod unit;
+mod wake;
 
 use rukpak_crds::BundleDeployment;
 pub(crate) use rukpak_crds::olmv0::installation::deployment_name;
 
-pub(crate) use start::{Facade, Parts, Wake};
+pub(crate) use start::{Facade, Parts};
+pub(crate) use wake::Wake;
 
 /// The namespace and the package of the Subscription that a BundleDeployment was made for, if it was.
 pub(crate) fn subscribed(deployment: &BundleDeployment) -> Option<(String, String)> {

@@ -19,7 +19,8 @@ use super::catalog_source::known::Catalogs;
 use super::gate::Gate;
 use super::membership::{Membership, membership};
 use super::told::Told;
-use super::{Wake, unit};
+use super::unit::{namespace, within};
+use super::wake::Wake;
 use crate::dependencies::Dependencies;
 
 pub(super) struct Context {
@@ -81,19 +82,9 @@ impl Context {
             self.wake.subscription(&subscription);
         }
         for deployment in self.deployments.state() {
-            if unit::namespace(&deployment) == Some(namespace) {
+            if self::namespace(&deployment) == Some(namespace) {
                 self.wake.deployment(&deployment);
             }
         }
     }
-}
-
-/// The objects of a namespace.
-pub(super) fn within<K>(store: &Store<K>, namespace: &str) -> Vec<Arc<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    let mut all = store.state();
-    all.retain(|object| object.meta().namespace.as_deref() == Some(namespace));
-    all
 }

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::{Selector, SelectorExt as _};
 use kube::{Resource, ResourceExt};
-use rukpak_crds::olmv0::OperatorGroup;
 use rukpak_crds::olmv0::operator_group::OperatorGroupSpec;
 use rukpak_crds::olmv0::service_version::InstallMode;
+use rukpak_crds::olmv0::{OperatorGroup, Subscription};
+
+/// The reason where another OperatorGroup has some of the targets, and the package; OLM's.
+pub(super) const CONFLICT: &str = "InterOperatorGroupOwnerConflict";
 
 /// What the OperatorGroups of a namespace make of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +82,12 @@ pub(super) fn targets(spec: &OperatorGroupSpec, namespaces: &[Arc<Namespace>]) -
     let chosen = namespaces.iter().filter(|namespace| selector.matches(namespace.labels()));
     let chosen: BTreeSet<String> = chosen.map(|namespace| namespace.name_any()).collect();
     Ok(chosen.into_iter().collect())
+}
+
+/// Whether a Subscription waits for another one of its package to go, or to watch other namespaces.
+pub(super) fn is_in_conflict(subscription: &Subscription) -> bool {
+    let mut conditions = subscription.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.reason == CONFLICT)
 }
 
 /// Why an operator with these modes cannot watch `targets` from the namespace `own`; the words are OLM's. Pure.

@@ -5,16 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use rukpak_crds::olmv0::{PACKAGE, Subscription};
+use rukpak_crds::olmv0::PACKAGE;
 use rukpak_crds::{BundleDeployment, config};
 use serde_json::Value;
 
 use super::context::Context;
-use super::membership::{Group, Membership};
+use super::membership::{CONFLICT, Group, Membership};
 use super::unit::Unit;
-
-/// The reason where another OperatorGroup has some of the targets, and the package; OLM's.
-const CONFLICT: &str = "InterOperatorGroupOwnerConflict";
 
 /// What the OperatorGroups make of a package in a namespace: those of the namespace, and those of others that have the package.
 pub(super) fn membership(unit: &Unit, context: &Context) -> Membership {
@@ -33,12 +30,6 @@ pub(super) fn have_roles(unit: &Unit, context: &Context) -> bool {
     others
         .iter()
         .any(|other| has_roles(other) && own.as_ref().is_none_or(|own| !has_roles(own) || !is_older(own, other)))
-}
-
-/// Whether a Subscription waits for another one of its package to go, or to watch other namespaces.
-pub(super) fn is_in_conflict(subscription: &Subscription) -> bool {
-    let mut conditions = subscription.status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|condition| condition.reason == CONFLICT)
 }
 
 /// The BundleDeployment of a package in a namespace, and those of the package in others.

@@ -12,8 +12,9 @@ use rukpak_crds::olmv0::subscription::Reference;
 use rukpak_crds::{Condition, ConditionStatus};
 use rukpak_runtime::status::StatusWriter;
 
-use super::context::{Context, within};
+use super::context::Context;
 use super::membership::targets;
+use super::unit::within;
 use crate::outcome::Error;
 
 const MULTIPLE: &str = "MultipleOperatorGroup";

@@ -32,10 +32,10 @@ use rukpak_runtime::{api, warn_first};
 
 use self::removal::Removal;
 use self::version::Others;
-use super::context::{Context, FIELD_MANAGER, within};
+use super::context::{Context, FIELD_MANAGER};
 use super::membership::Membership;
 use super::stage::{Seen, Stage};
-use super::unit::Unit;
+use super::unit::{Unit, within};
 use super::{bundles, components, deployment, neighbours};
 
 /// Why a pass ended early. The next one starts over from what is in the cluster.

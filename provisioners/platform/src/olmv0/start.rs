@@ -10,9 +10,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
 use rukpak_catalog::origin::Loader;
-use rukpak_crds::olmv0::{
-    CatalogSource, ClusterServiceVersion, InstallPlan, OLMConfig, Operator, OperatorGroup, Subscription,
-};
+use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, InstallPlan, Operator, OperatorGroup, Subscription};
 use rukpak_crds::{BundleDeployment, Plan};
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::process::Process;
@@ -21,17 +19,17 @@ use rukpak_runtime::status::WrittenVersions;
 use rukpak_runtime::watch::{Change, Streams};
 use rukpak_source::image::Puller;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use super::bundles::Bundles;
 use super::catalog_source::known::Catalogs;
-use super::context::{Context, within};
+use super::context::Context;
 use super::gate::Gate;
-use super::neighbours::is_in_conflict;
 use super::packages::Packages;
 use super::told::Told;
-use super::unit::{Unit, namespace};
+use super::unit::{namespace, within};
+use super::wake::{Config, Wake};
 use super::{catalog_source, olm_config, operator_group, service_version, subscription};
 use crate::args::Olmv0;
 use crate::dependencies::Dependencies;
@@ -41,74 +39,6 @@ use crate::outcome::error_policy;
 
 /// Passes at once. Each may read an image.
 const CONCURRENCY: u16 = 16;
-
-/// What is looked at of an OLMConfig, whatever its spec says.
-type Config = PartialObjectMeta<OLMConfig>;
-
-/// Asks for passes.
-#[derive(Clone)]
-pub(crate) struct Wake {
-    known: Store<Subscription>,
-    subscriptions: UnboundedSender<ObjectRef<Subscription>>,
-    deployments: UnboundedSender<ObjectRef<BundleDeployment>>,
-    sources: UnboundedSender<ObjectRef<CatalogSource>>,
-    groups: UnboundedSender<ObjectRef<OperatorGroup>>,
-    configs: UnboundedSender<ObjectRef<Config>>,
-}
-
-// Receivers are dropped only when the process ends, or where nobody asked for this API.
-impl Wake {
-    /// A BundleDeployment, and the Subscriptions of the namespace that it is for; or the one that it is in the way of.
-    pub fn changed(&self, deployment: &BundleDeployment) {
-        let Some(namespace) = namespace(deployment) else {
-            let name = deployment.name_any();
-            let subscriptions = self.known.state();
-            for subscription in
-                subscriptions.iter().filter(|subscription| Unit::of_subscription(subscription).name() == name)
-            {
-                self.subscription(subscription);
-            }
-            return;
-        };
-        self.deployment(deployment);
-        for subscription in within(&self.known, namespace) {
-            self.subscription(&subscription);
-        }
-        self.beside(deployment, is_in_conflict);
-    }
-
-    /// A BundleDeployment that is gone: the package may be installed elsewhere, and others may have what it alone had.
-    pub fn gone(&self, deployment: &BundleDeployment) {
-        self.changed(deployment);
-        self.beside(deployment, |_| true);
-    }
-
-    /// The package in other namespaces, where it is `concerned`.
-    fn beside(&self, deployment: &BundleDeployment, concerned: fn(&Subscription) -> bool) {
-        let Some(unit) = Unit::of(deployment) else { return };
-        let mut others = self.known.state();
-        others.retain(|other| {
-            other.spec.name == unit.package && other.meta().namespace.as_ref() != Some(&unit.namespace)
-        });
-        for other in others.into_iter().filter(|other| concerned(other)) {
-            self.subscription(&other);
-            let _ = self.deployments.send(ObjectRef::new(&Unit::of_subscription(&other).name()));
-        }
-    }
-
-    /// A pass over a Subscription, by namespace and name.
-    pub fn dependent(&self, namespace: &str, name: &str) {
-        let _ = self.subscriptions.send(ObjectRef::new(name).within(namespace));
-    }
-
-    pub(super) fn subscription(&self, subscription: &Subscription) {
-        let _ = self.subscriptions.send(ObjectRef::from_obj(subscription));
-    }
-
-    pub(super) fn deployment(&self, deployment: &BundleDeployment) {
-        let _ = self.deployments.send(ObjectRef::from_obj(deployment));
-    }
-}
 
 /// All kinds, not followed yet.
 pub(crate) struct Facade {

@@ -1,6 +1,9 @@
 //! A package in a namespace, which a Subscription installs: what its BundleDeployment is called and bears. Pure.
 
-use kube::ResourceExt;
+use std::sync::Arc;
+
+use kube::runtime::reflector::Store;
+use kube::{Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olmv0::installation::deployment_name;
 use rukpak_crds::olmv0::{NAMESPACE_LABEL, PACKAGE, Subscription};
@@ -35,4 +38,14 @@ impl Unit {
     pub fn name(&self) -> String {
         deployment_name(&self.namespace, &self.package)
     }
+}
+
+/// The objects of a namespace.
+pub(super) fn within<K>(store: &Store<K>, namespace: &str) -> Vec<Arc<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let mut all = store.state();
+    all.retain(|object| object.meta().namespace.as_deref() == Some(namespace));
+    all
 }
