@@ -20,10 +20,12 @@ use tokio::sync::{Notify, RwLock};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{Cluster, Kinds, Reader};
-use crate::deployment::Trackers;
+use crate::dependents::Dependents;
+use crate::index::Index;
+use crate::proxy::ClusterProxy;
 use crate::render_memory::RenderMemory;
 use crate::shard::Shard;
-use crate::watch::{ClusterProxy, Dependents, Index};
+use crate::tracker::Trackers;
 
 /// What a reconcile may read: caches, the content store, the API server. Nothing in it writes to the cluster.
 pub struct Reads {

@@ -8,7 +8,6 @@ mod execute;
 mod news;
 mod observe;
 mod report;
-mod tracker;
 
 use std::sync::Arc;
 
@@ -27,7 +26,6 @@ use crate::context::Context;
 pub use execute::collect::{collector, gone, sweep};
 use observe::Run;
 pub use report::{enqueue_dependencies, enqueue_dependents};
-pub use tracker::{Tracker, Trackers};
 
 /// Why a reconcile ended early. The next one starts over from what is in the cluster.
 #[derive(Debug, thiserror::Error)]

@@ -6,12 +6,20 @@
 
 pub mod cluster;
 mod context;
+mod dependents;
 pub mod deployment;
+mod index;
 pub mod metrics;
+mod proxy;
 mod render_memory;
 mod shard;
+mod tracker;
 pub mod watch;
 
 pub use context::{Context, Reads, Settings, Unpacker};
+pub use dependents::Dependents;
+pub use index::Index;
+pub use proxy::ClusterProxy;
 pub use render_memory::RenderMemory;
 pub use shard::{Malformed, Shard};
+pub use tracker::Trackers;

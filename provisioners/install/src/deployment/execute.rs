@@ -10,6 +10,7 @@
 
 mod apply;
 pub(super) mod approval;
+mod bases;
 mod bundle;
 mod check;
 pub(crate) mod collect;
@@ -28,7 +29,7 @@ mod rights;
 
 use std::collections::BTreeSet;
 
-use apply::Bases;
+use bases::Bases;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use members::Members;
@@ -46,7 +47,7 @@ use rukpak_plan::{Format, Plan, Release, hold};
 use rukpak_runtime::error::Chain;
 
 use super::Error;
-use super::observe::{Run, View, can_refetch};
+use super::observe::{Run, Superseded, View, can_refetch};
 use crate::render_memory::Purpose;
 
 pub(super) use bundle::delete_old;
@@ -79,9 +80,6 @@ pub(super) enum Stopped {
     /// It could not be written down what is about to be done. Nothing else was written.
     Unreported(Error),
 }
-
-/// The deployment was changed, deleted or given to another controller meanwhile.
-pub(crate) struct Superseded;
 
 impl From<Superseded> for Stopped {
     fn from(Superseded: Superseded) -> Self {

@@ -23,10 +23,10 @@ use rukpak_plan::{Format, Owner};
 use rukpak_runtime::status::StatusWriter;
 use tokio::time::Instant;
 
-use super::execute::Superseded;
-use super::{Error, Tracker};
+use super::Error;
 use crate::cluster::{self, Writer};
 use crate::context::{Context, Reads};
+use crate::tracker::Tracker;
 
 pub(crate) use bundles::{desired, generated, is_generated, owned};
 
@@ -53,6 +53,9 @@ pub(crate) struct Run {
     /// When the deployment was last known to ask for what this reconcile is about.
     confirmed: Mutex<Instant>,
 }
+
+/// The deployment was changed, deleted or given to another controller meanwhile.
+pub(crate) struct Superseded;
 
 /// So long it counts that the deployment asked for something. An answer costs one request, which is nothing in an installation that
 /// takes longer.

@@ -18,9 +18,10 @@ use rukpak_crds::{Bundle, BundleDeployment, InventoryKind, Plan, Revision};
 use rukpak_format::Proxy;
 use rukpak_helm::Helm;
 use rukpak_install::cluster::Cluster as Door;
-use rukpak_install::deployment::{self, Trackers};
-use rukpak_install::watch::{self, ClusterProxy, Dependents, Index};
-use rukpak_install::{Context, Reads, RenderMemory, Settings, Shard, Unpacker};
+use rukpak_install::{
+    ClusterProxy, Context, Dependents, Index, Reads, RenderMemory, Settings, Shard, Trackers, Unpacker, deployment,
+    watch,
+};
 use rukpak_runtime::args::LeaderElection;
 use rukpak_runtime::events::Events;
 use rukpak_runtime::process::leader::Candidate;

@@ -28,7 +28,7 @@ use rukpak_runtime::error::Chain;
 use serde_json::json;
 
 use super::Stopped;
-use super::apply::Bases;
+use super::bases::Bases;
 use super::members::{self, Members};
 use super::prune::{self, Found};
 use crate::cluster::Error;

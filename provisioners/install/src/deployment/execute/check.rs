@@ -15,7 +15,8 @@ use rukpak_plan::retry::Class;
 use rukpak_plan::{Phase, Plan, Release, Step};
 use serde_json::Value;
 
-use super::apply::{Bases, Failed};
+use super::apply::Failed;
+use super::bases::Bases;
 use super::members::Members;
 use super::migrate::Dropping;
 use super::put::{self, Mode, put};

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::fill;
 use crate::deployment::observe::View;
-use crate::watch::Observed;
+use crate::index::Observed;
 
 const PARALLEL: usize = 16;
 /// So many Pods of a workload are read: if there are more, these tell enough.

@@ -19,7 +19,8 @@ use rukpak_plan::retry::Class;
 use rukpak_plan::{Plan, Step};
 use rukpak_runtime::error::Chain;
 
-use super::apply::{self, Bases, Failed};
+use super::apply::{self, Failed};
+use super::bases::Bases;
 use super::members::helm_releases;
 use super::put::{self, Mode, Outcome, put};
 use super::{Stopped, unapplied};

@@ -18,7 +18,7 @@ use rukpak_plan::{Fingerprint, Identity, Kind, Owner, Plan, Step, fields, opt_ou
 use rukpak_runtime::error::Chain;
 use tokio::time::timeout;
 
-use super::apply::Bases;
+use super::bases::Bases;
 use super::put::Known;
 use crate::cluster::Error;
 use crate::deployment::observe::View;

@@ -29,7 +29,8 @@ use rukpak_runtime::error::Chain;
 use rukpak_runtime::events::News;
 use tokio::time::Instant;
 
-use super::apply::{Bases, note};
+use super::apply::note;
+use super::bases::Bases;
 use super::members::Members;
 use super::put::{self, Known, Mode, Outcome, put};
 use super::{Stopped, fill};

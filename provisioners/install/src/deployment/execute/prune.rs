@@ -23,7 +23,7 @@ use rukpak_plan::retry::{self, Class};
 use rukpak_plan::{Identity, Kind, Plan, Release, Step};
 use rukpak_runtime::error::Chain;
 
-use super::apply::Bases;
+use super::bases::Bases;
 use super::members::{self, Members};
 use super::{Superseded, used_name};
 use crate::cluster::{Deleted, Error, Propagation};

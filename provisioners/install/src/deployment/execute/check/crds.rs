@@ -21,7 +21,8 @@ use rukpak_runtime::error::Chain;
 use serde_json::{Value, json};
 
 use crate::cluster::{Error, Written};
-use crate::deployment::execute::apply::{Bases, Failed};
+use crate::deployment::execute::apply::Failed;
+use crate::deployment::execute::bases::Bases;
 use crate::deployment::execute::members::Members;
 use crate::deployment::execute::migrate::{self, Dropping, PAGE, Pace};
 use crate::deployment::execute::put::{self, Mode, put};

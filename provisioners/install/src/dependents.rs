@@ -1,5 +1,7 @@
 //! Watches over the objects that are installed: what they saw, and whom it is news for.
 
+mod follow;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,10 +15,12 @@ use rukpak_plan::{Fingerprint, Identity, Kind, Owner};
 use rukpak_runtime::queue::Queue;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::deployment::Trackers;
-use crate::watch::index::ObservedObjects;
+use crate::index::{Observed, ObservedObjects};
+use crate::tracker::Trackers;
 
-pub(super) type GroupKind = (String, String);
+pub(crate) use follow::status;
+
+type GroupKind = (String, String);
 
 /// The watches, one a kind, started when the first object of the kind is applied and stopped when no deployment has one.
 pub struct Dependents {
@@ -25,7 +29,7 @@ pub struct Dependents {
 }
 
 /// What the watch tasks share.
-pub(super) struct Hub {
+struct Hub {
     trackers: Trackers,
     queue: Queue<BundleDeployment>,
     /// Kinds whose watched version is not served.
@@ -59,24 +63,6 @@ struct Shared {
     generation: Option<i64>,
 }
 
-/// An object as a watch saw it last.
-#[derive(Clone, Debug)]
-pub struct Observed {
-    /// Whose its ownership metadata says it is.
-    pub owner: Arc<Owner>,
-    /// What of it is compared.
-    pub fingerprint: Fingerprint,
-    /// Its kind, in the version that is watched.
-    pub kind: Kind,
-}
-
-impl Observed {
-    /// Where it is. `key` is what it was found by.
-    pub fn identity(&self, key: &ObjectKey) -> Identity {
-        Identity { kind: self.kind.clone(), namespace: key.namespace.clone(), name: key.name.clone() }
-    }
-}
-
 impl Dependents {
     /// Without any watch yet.
     pub fn new(
@@ -98,7 +84,7 @@ impl Dependents {
     }
 
     fn start(&self, kind: &Kind, index: ObservedObjects) -> Watched {
-        let task = tokio::spawn(super::follow(self.client.clone(), self.hub.clone(), kind.clone()));
+        let task = tokio::spawn(follow::follow(self.client.clone(), self.hub.clone(), kind.clone()));
         Watched {
             task: task.abort_handle(),
             version: kind.resource.version.clone(),
@@ -214,19 +200,13 @@ impl Hub {
     }
 
     /// The newest version in which an object of the kind was applied.
-    pub(super) fn newest_applied(&self, id: &GroupKind) -> Option<u64> {
+    fn newest_applied(&self, id: &GroupKind) -> Option<u64> {
         self.trackers.newest_applied(id)
     }
 
     /// An object is there. In a list that was begun when `applied_before` was the newest version that was applied, an older version than
     /// that is no old event.
-    pub(super) fn seen(
-        &self,
-        id: &GroupKind,
-        kind: &Kind,
-        metadata: &ObjectMeta,
-        applied_before: Option<u64>,
-    ) -> ObjectKey {
+    fn seen(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta, applied_before: Option<u64>) -> ObjectKey {
         let (key, owner) = (key(kind, metadata), claimed(metadata));
         let fingerprint = Fingerprint::of(metadata, &owner, names::FIELD_MANAGER);
         let observed = Observed { owner: Arc::new(owner), fingerprint, kind: kind.clone() };
@@ -283,7 +263,7 @@ impl Hub {
         }
     }
 
-    pub(super) fn deleted(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta) {
+    fn deleted(&self, id: &GroupKind, kind: &Kind, metadata: &ObjectMeta) {
         let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
         if let Some(watched) = self.lock().get_mut(id) {
             watched.newest = watched.newest.max(version);
@@ -318,7 +298,7 @@ impl Hub {
     }
 
     /// The list is complete.
-    pub(super) fn listed(&self, id: &GroupKind, listed: &HashSet<ObjectKey>) {
+    fn listed(&self, id: &GroupKind, listed: &HashSet<ObjectKey>) {
         self.only(id, listed);
         if let Some(watched) = self.lock().get_mut(id) {
             (watched.is_listed, watched.is_gone) = (true, false);
@@ -330,13 +310,13 @@ impl Hub {
     }
 
     /// The version that is watched is not served any more.
-    pub(super) fn unserved(&self, kind: &Kind) {
+    fn unserved(&self, kind: &Kind) {
         // The receiver is dropped only when the process ends.
         let _ = self.unserved.send(kind.inventory());
     }
 
     /// Remembers whether a kind can be watched; its deployments have a condition for that.
-    pub(super) fn refused(&self, id: &GroupKind, refusal: Option<String>) {
+    fn refused(&self, id: &GroupKind, refusal: Option<String>) {
         let is_news = self.lock().get_mut(id).is_some_and(|watched| {
             let is_news = watched.refusal != refusal;
             watched.refusal = refusal;

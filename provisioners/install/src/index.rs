@@ -7,10 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kube::ResourceExt;
 use rukpak_crds::{Bundle, BundleDeployment, Plan, PlanApproval};
 use rukpak_plain::ObjectKey;
-use rukpak_plan::Owner;
+use rukpak_plan::{Fingerprint, Identity, Kind, Owner};
 use tokio_util::sync::CancellationToken;
-
-use super::Observed;
 
 /// Kept by those who follow the watches, before anybody is told of a change.
 #[derive(Default)]
@@ -155,10 +153,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// An object as a watch saw it last.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// Whose its ownership metadata says it is.
+    pub owner: Arc<Owner>,
+    /// What of it is compared.
+    pub fingerprint: Fingerprint,
+    /// Its kind, in the version that is watched.
+    pub kind: Kind,
+}
+
+impl Observed {
+    /// Where it is. `key` is what it was found by.
+    pub fn identity(&self, key: &ObjectKey) -> Identity {
+        Identity { kind: self.kind.clone(), namespace: key.namespace.clone(), name: key.name.clone() }
+    }
+}
+
 /// What a watch over one kind has seen: the objects by their keys, and the keys by owner. A key and an owner are in memory once, however
 /// many objects name them.
 #[derive(Default)]
-pub(super) struct ObservedObjects {
+pub(crate) struct ObservedObjects {
     objects: BTreeMap<Arc<ObjectKey>, Observed>,
     owned: HashMap<Arc<Owner>, BTreeSet<Arc<ObjectKey>>>,
 }
@@ -218,7 +234,6 @@ mod tests {
 
     use kube::core::{ApiResource, GroupVersionKind};
     use rukpak_crds::names::FIELD_MANAGER;
-    use rukpak_plan::{Fingerprint, Kind};
     use serde_json::json;
 
     use super::*;
