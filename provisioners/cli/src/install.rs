@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 use rukpak_content::Limits;
 use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN};
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, TemplateMetadata};
+use rukpak_plan::owner::controller;
 
 use self::given::Given;
 use crate::answer::changed;
@@ -147,7 +148,7 @@ async fn change(cluster: &Cluster, name: &str, asked: &Asked) -> Result<Written,
 
 /// What somebody else makes is changed there, or it is changed back.
 fn check_owner(existing: &BundleDeployment) -> Result<(), Failure> {
-    let owner = existing.owner_references().iter().find(|owner| owner.controller == Some(true));
+    let owner = controller(&existing.metadata);
     let Some(owner) = owner else { return Ok(()) };
     let (name, kind) = (existing.name_any(), owner.kind.to_lowercase());
     let text = format!("bundledeployment {name:?} belongs to {kind} {:?}; nothing was changed", owner.name);

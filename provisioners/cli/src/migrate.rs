@@ -18,6 +18,7 @@ use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject};
 use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::{BundleDeployment, PlatformOperator};
+use rukpak_plan::owner::controller;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -159,7 +160,7 @@ async fn hand(cluster: &Cluster, deployment: &str, owner: &Value, done: &mut Vec
 
 /// Takes a BundleDeployment from whoever has it, and deletes that.
 async fn release(cluster: &Cluster, deployment: BundleDeployment, done: &mut Vec<Done>) -> Result<(), Failure> {
-    let Some(owner) = plan::controller(&deployment).cloned() else { return Ok(()) };
+    let Some(owner) = controller(&deployment.metadata).cloned() else { return Ok(()) };
     let resource = match owner.kind.as_str() {
         "ClusterExtension" => ApiResource::erase::<ClusterExtension>(&()),
         "PlatformOperator" => ApiResource::erase::<PlatformOperator>(&()),

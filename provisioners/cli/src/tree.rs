@@ -11,6 +11,7 @@ use rukpak_crds::names::NEEDED_BY;
 use rukpak_crds::{Bundle, BundleDeployment, InventoryKind};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::health::{State, assess_by, check_of};
+use rukpak_plan::owner::controller;
 use serde::Serialize;
 use serde_json::json;
 
@@ -119,7 +120,7 @@ pub(crate) fn needed_by(deployment: &BundleDeployment) -> Vec<String> {
 
 /// The BundleDeployments of `all` of which is noted that whoever this one was made for needs them.
 pub(crate) fn needs(deployment: &BundleDeployment, all: &[BundleDeployment]) -> Vec<String> {
-    let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
+    let owner = controller(&deployment.metadata);
     let Some(dependent) = owner.map(|owner| format!("{} {}", owner.kind, owner.name)) else { return Vec::new() };
     all.iter().filter(|other| needed_by(other).contains(&dependent)).map(kube::ResourceExt::name_any).collect()
 }

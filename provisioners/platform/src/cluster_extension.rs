@@ -66,7 +66,7 @@ use super::dependencies::obtain::Asking;
 use super::events::Events;
 use super::finalizers;
 use super::installed::{self, Identity, Installed};
-use super::outcome::Error;
+use super::outcome::{Error, class};
 
 pub(crate) use start::{Wake, start};
 
@@ -362,10 +362,6 @@ async fn leave(
             )
         }
     }
-}
-
-fn class(error: &api::Error) -> Class {
-    if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal }
 }
 
 /// Makes the BundleDeployment install the target; how far it is, and when to try again if nobody tells us.

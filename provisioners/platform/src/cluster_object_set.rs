@@ -26,6 +26,7 @@ use kube::{Client, Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olm::cluster_object_set::LifecycleState;
 use rukpak_crds::olm::{ClusterObjectSet, ClusterObjectSetStatus, PROGRESSING};
+use rukpak_plan::owner::controller;
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
@@ -36,7 +37,7 @@ use self::report::Report;
 use super::cluster_catalog::changed;
 use super::events::Events;
 use super::finalizers;
-use super::outcome::Error;
+use super::outcome::{Error, class};
 
 pub(crate) use start::{Sets, Wake};
 
@@ -77,8 +78,7 @@ impl Fault {
 
     /// Of a request for `what`.
     fn of(what: &str, error: &api::Error) -> Self {
-        let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal };
-        Self::retried(format!("{what}: {}", Chain(error)), class)
+        Self::retried(format!("{what}: {}", Chain(error)), class(error))
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) async fn reconcile(set: Arc<ClusterObjectSet>, context: Arc<Context>)
         return Ok(Action::await_change());
     }
     // A revision that operator-controller made of a ClusterExtension, which has a BundleDeployment of its own by now.
-    if set.owner_references().iter().any(|owner| owner.controller == Some(true)) {
+    if controller(&set.metadata).is_some() {
         return Ok(Action::await_change());
     }
 

@@ -26,6 +26,7 @@ use rukpak_catalog::{Bundle, Version};
 use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_crds::olmv0::Subscription;
 use rukpak_crds::{BundleDeployment, Plan, PlatformOperator};
+use rukpak_plan::owner::controller;
 use rukpak_resolver::set::are_met;
 use rukpak_resolver::{Facts, Installed, PACKAGE, Property};
 use serde_json::json;
@@ -300,7 +301,7 @@ impl Dependencies {
         if !is_active || deployment.meta().deletion_timestamp.is_some() {
             return None;
         }
-        let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let owner = controller(&deployment.metadata);
         let Some(owner) = owner else { return unowned_release(deployment) };
         let (uid, name) = (Some(&owner.uid), deployment.name_any());
         if owner.kind == ClusterExtension::kind(&()) && deployment_name(&owner.name) == name {

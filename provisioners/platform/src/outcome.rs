@@ -44,6 +44,11 @@ pub(crate) enum Error {
     Metadata(#[source] api::Error),
 }
 
+/// How what a write was to do is tried again.
+pub(crate) fn class(error: &api::Error) -> Class {
+    if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal }
+}
+
 /// After a reconcile that could not report.
 pub(crate) fn error_policy<K: Resource<DynamicType = ()>>(object: &K, error: &Error, failures: &Failures) -> Action {
     let (Error::Status(source) | Error::Metadata(source)) = error;

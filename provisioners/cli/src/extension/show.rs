@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use kube::{Resource as _, ResourceExt as _};
 use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::{BundleDeployment, Condition, Conditions as _, condition};
+use rukpak_plan::owner::controller;
 use serde::Serialize;
 
 use super::{EXTENSIONS, Line, existing};
@@ -65,7 +66,7 @@ pub(super) async fn show(arguments: &ExtensionArgs) -> Result<Exit, Failure> {
 /// Whether the BundleDeployment was made for the extension.
 fn is_of(deployment: &BundleDeployment, extension: &ClusterExtension) -> bool {
     let uid = extension.meta().uid.as_ref();
-    deployment.owner_references().iter().any(|owner| owner.controller == Some(true) && Some(&owner.uid) == uid)
+    controller(&deployment.metadata).is_some_and(|owner| Some(&owner.uid) == uid)
 }
 
 impl Deployment {

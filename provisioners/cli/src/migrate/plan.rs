@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ApiResource;
 use kube::{Resource as _, ResourceExt as _};
 use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::olm::cluster_extension::CatalogFilter;
 use rukpak_crds::{BundleDeployment, PlatformOperator};
+use rukpak_plan::owner::controller;
 use serde_json::Value;
 
 use super::Plan;
@@ -49,7 +49,7 @@ pub(super) async fn plan(
         }
         Kind::Deployment | Kind::Subscription => (cluster.existing(name).await?, None, None),
     };
-    let left = match (left, controller(&deployment)) {
+    let left = match (left, controller(&deployment.metadata)) {
         (Some(resource), Some(owner)) => Some((resource, owner.clone())),
         (_, None) => None,
         (None, Some(owner)) => {
@@ -85,15 +85,12 @@ fn nothing_installed(name: &str) -> Failure {
     Failure::no(format!("nothing of {name:?} is installed, or it is not known what")).hint("rukpakctl status")
 }
 
-pub(super) fn controller(deployment: &BundleDeployment) -> Option<&OwnerReference> {
-    deployment.owner_references().iter().find(|owner| owner.controller == Some(true))
-}
-
 /// The BundleDeployment that was made for an object.
 async fn of_owner(cluster: &Cluster, name: &str, uid: Option<&str>) -> Result<BundleDeployment, Failure> {
     let all = cluster.all_deployments(None).await?;
-    let is_of =
-        |deployment: &BundleDeployment| controller(deployment).is_some_and(|owner| Some(owner.uid.as_str()) == uid);
+    let is_of = |deployment: &BundleDeployment| {
+        controller(&deployment.metadata).is_some_and(|owner| Some(owner.uid.as_str()) == uid)
+    };
     all.into_iter().find(is_of).ok_or_else(|| nothing_installed(name))
 }
 

@@ -2,6 +2,7 @@
 
 use kube::ResourceExt as _;
 use rukpak_crds::{BundleDeployment, BundleSource};
+use rukpak_plan::owner::controller;
 use serde_json::{Map, Value, json};
 
 /// The source of what `run` makes.
@@ -54,7 +55,7 @@ fn other_members(source: &BundleSource) -> Vec<String> {
 }
 
 fn way_out(existing: &BundleDeployment, others: &[String]) -> String {
-    let owner = existing.owner_references().iter().find(|owner| owner.controller == Some(true));
+    let owner = controller(&existing.metadata);
     if let Some(owner) = owner {
         return format!("it belongs to {} {:?}: choose another name", owner.kind.to_lowercase(), owner.name);
     }

@@ -11,6 +11,7 @@ use rukpak_crds::olm::cluster_extension::CatalogFilter;
 use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_crds::plan::PlannedDependency;
 use rukpak_crds::{ApprovalPolicy, BundleDeployment, DependencyPolicy, names};
+use rukpak_plan::owner::controller;
 use rukpak_resolver::set::{Member, Needy};
 use rukpak_resolver::{Mover, together};
 
@@ -172,8 +173,7 @@ async fn goes(name: &str, change: &Change, context: &Context) -> bool {
 fn deployment_of(name: &str, context: &Context) -> Option<Arc<BundleDeployment>> {
     let extension = context.extensions.get(&ObjectRef::new(name))?;
     let found = context.deployments.get(&ObjectRef::new(&deployment_name(name)))?;
-    let mut owners = found.owner_references().iter().filter(|owner| owner.controller == Some(true));
-    let is_owned = owners.any(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref());
+    let is_owned = controller(&found.metadata).is_some_and(|owner| Some(&owner.uid) == extension.metadata.uid.as_ref());
     (is_owned && extension.metadata.deletion_timestamp.is_none()).then_some(found)
 }
 

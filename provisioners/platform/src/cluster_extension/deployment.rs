@@ -9,6 +9,7 @@ use rukpak_crds::names::{self, SAFE_CRD_UPGRADE};
 use rukpak_crds::olm::cluster_extension::{ClusterExtensionSpec, CrdUpgradeSafetyEnforcement};
 use rukpak_crds::olm::{ClusterExtension, deployment_name, rules};
 use rukpak_crds::{BundleDeployment, config};
+use rukpak_plan::owner::controller;
 use rukpak_runtime::api::Error;
 use serde_json::{Map, Value, json};
 
@@ -47,7 +48,7 @@ pub(super) struct Target<'a> {
 /// The extension that a BundleDeployment was made for.
 pub(super) fn owner(deployment: &BundleDeployment) -> Option<String> {
     let kind = ClusterExtension::kind(&());
-    let owner = deployment.owner_references().iter().find(|owner| owner.kind == kind && owner.controller == Some(true));
+    let owner = controller(&deployment.metadata).filter(|owner| owner.kind == kind);
     owner.map(|owner| owner.name.clone())
 }
 
@@ -69,7 +70,7 @@ fn classify(extension: &ClusterExtension, deployment: Arc<BundleDeployment>) -> 
     if deployment.meta().deletion_timestamp.is_some() {
         return Existing::Leaving(format!("Waiting until the BundleDeployment {name} is deleted"));
     }
-    let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
+    let owner = controller(&deployment.metadata);
     match owner {
         Some(owner) if Some(&owner.uid) == extension.meta().uid.as_ref() => Existing::Ours(deployment),
         Some(owner) if owner.kind == ClusterExtension::kind(&()) && owner.name == extension.name_any() => {

@@ -19,6 +19,7 @@ use rukpak_crds::{
     Dependency, FilesKind, HealthCheck, LocalObjectReference, ObjectSelector, TakeOver,
 };
 use rukpak_plain::ObjectKey;
+use rukpak_plan::owner::controller;
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api::Error;
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ const DIGITS: usize = 10;
 /// The set that a BundleDeployment was made for.
 pub(super) fn owner(deployment: &BundleDeployment) -> Option<&str> {
     let kind = ClusterObjectSet::kind(&());
-    let owner = deployment.owner_references().iter().find(|owner| owner.kind == kind && owner.controller == Some(true));
+    let owner = controller(&deployment.metadata).filter(|owner| owner.kind == kind);
     owner.map(|owner| owner.name.as_str())
 }
 
@@ -93,7 +94,7 @@ pub(super) async fn archive(set: &ClusterObjectSet, context: &Context) -> Result
 }
 
 fn is_ours(set: &ClusterObjectSet, deployment: &BundleDeployment) -> bool {
-    let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
+    let owner = controller(&deployment.metadata);
     owner.is_some_and(|owner| Some(&owner.uid) == set.meta().uid.as_ref())
 }
 

@@ -7,6 +7,7 @@ use kube::{Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olmv0::installation::deployment_name;
 use rukpak_crds::olmv0::{NAMESPACE_LABEL, PACKAGE, Subscription};
+use rukpak_plan::owner::controller;
 
 /// A package in a namespace: what a BundleDeployment is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ impl Unit {
     pub fn of(deployment: &BundleDeployment) -> Option<Self> {
         let package = deployment.annotations().get(PACKAGE)?.clone();
         let unit = Self { namespace: namespace(deployment)?.to_owned(), package };
-        let is_controlled = deployment.owner_references().iter().any(|owner| owner.controller == Some(true));
+        let is_controlled = controller(&deployment.metadata).is_some();
         (deployment.name_any() == unit.name() && !is_controlled).then_some(unit)
     }
 

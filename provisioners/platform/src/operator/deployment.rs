@@ -12,13 +12,14 @@ use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, ConditionStatus, ImageSource,
     PlatformOperator, PlatformOperatorSpec, PlatformOperatorStatus, names,
 };
-use rukpak_plan::retry::Class;
+use rukpak_plan::owner::controller;
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use serde_json::{Map, Value, json};
 
 use super::source::{Chosen, Ignored};
 use super::{Error, Outcome, Pass, report, source, upgrade};
+use crate::outcome::class;
 
 /// The field manager that OpenShift's manager writes with.
 pub(super) const FIELD_MANAGER: &str = "platformoperator";
@@ -35,7 +36,7 @@ pub(super) enum Existing {
 
 /// Whether `deployment` was made for the PlatformOperator with this UID.
 pub(super) fn is_owner(deployment: &BundleDeployment, uid: &str) -> bool {
-    deployment.owner_references().iter().any(|owner| owner.uid == uid && owner.controller == Some(true))
+    controller(&deployment.metadata).is_some_and(|owner| owner.uid == uid)
 }
 
 /// Looks at what the watch has shown.
@@ -53,7 +54,7 @@ fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Existing {
     if is_owner(&deployment, &pass.uid) {
         return Existing::Ours(deployment);
     }
-    let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
+    let owner = controller(&deployment.metadata);
     match owner {
         // Of an earlier PlatformOperator of the same name: garbage collection takes it.
         Some(owner) if owner.kind == PlatformOperator::kind(&()) && owner.name == *name => Existing::Leaving(format!(
@@ -184,8 +185,7 @@ fn refused(pass: &Pass, error: &api::Error) -> Outcome {
 }
 
 fn not_created(error: &api::Error) -> Outcome {
-    let class = if error.is_transient() || error.is_conflict() { Class::Transient } else { Class::Terminal };
-    Outcome::NotCreated { message: Chain(error).to_string(), class }
+    Outcome::NotCreated { message: Chain(error).to_string(), class: class(error) }
 }
 
 /// As OpenShift's manager of the 4.12 line makes it, with roles for users as OLM v0 makes them.

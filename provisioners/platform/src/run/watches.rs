@@ -10,6 +10,7 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use rukpak_crds::{BundleDeployment, ContentPolicy, Plan, PlatformOperator};
+use rukpak_plan::owner::controller;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::probes::{self, Readiness};
 use rukpak_runtime::process::Process;
@@ -125,7 +126,7 @@ async fn follow_plans(streams: Streams<Plan>, context: Arc<Context>) -> &'static
     let mut changes = pin!(streams.changes());
     while let Some(change) = changes.next().await {
         let (Change::Present(plan) | Change::Gone(plan)) = change else { continue };
-        let owner = plan.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let owner = controller(&plan.metadata);
         let Some(owner) = owner else { continue };
         let dependent = if owner.kind == PlatformOperator::kind(&()) {
             Dependent::Operator(owner.name.clone())

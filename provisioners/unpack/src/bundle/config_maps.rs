@@ -5,11 +5,11 @@ use std::collections::btree_map::Entry;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, ResourceExt as _};
 use rukpak_content::{Limit, LimitExceeded};
 use rukpak_crds::names::{CONTENT_OF, CONTENT_TYPE};
 use rukpak_crds::{BundleDeployment, ConfigMapSource};
+use rukpak_plan::owner::controller;
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
 use rukpak_source::files::{self, FileSet};
@@ -104,15 +104,11 @@ async fn secret(name: &str, deployment: Option<&BundleDeployment>, context: &Con
 /// for: whoever makes a BundleDeployment of that name later does not read it.
 fn is_meant(secret: &Secret, deployment: Option<&BundleDeployment>) -> bool {
     let Some(deployment) = deployment else { return false };
-    let keeper = controller(secret.owner_references());
+    let keeper = controller(&secret.metadata).map(|owner| &owner.uid);
     secret.immutable == Some(true)
         && secret.type_.as_deref() == Some(CONTENT_TYPE)
         && secret.annotations().get(CONTENT_OF).is_some_and(|name| deployment.metadata.name.as_ref() == Some(name))
-        && (keeper.is_none() || keeper == controller(deployment.owner_references()))
-}
-
-fn controller(owners: &[OwnerReference]) -> Option<&str> {
-    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+        && (keeper.is_none() || keeper == controller(&deployment.metadata).map(|owner| &owner.uid))
 }
 
 async fn get(name: &str, context: &Context) -> Result<Files, Error> {

@@ -21,6 +21,7 @@ use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, DependencyPolicy, ImageSource, PlatformOperator,
     PlatformOperatorSpec,
 };
+use rukpak_plan::owner::controller;
 use rukpak_resolver::set::{self, Needy, Offered};
 use rukpak_resolver::{Facts, Installed, PACKAGE};
 use serde::de::DeserializeOwned;
@@ -326,7 +327,7 @@ fn choose_for(
 fn present(deployments: &[BundleDeployment], package: &str) -> Vec<Installed> {
     let counts = |deployment: &&BundleDeployment| {
         let is_active = deployment.status.as_ref().is_some_and(|status| status.active_bundle.is_some());
-        let owner = deployment.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let owner = controller(&deployment.metadata);
         let is_told = match owner {
             Some(owner) => matches!(owner.kind.as_str(), "ClusterExtension" | "PlatformOperator"),
             None => deployment.spec.service_account.is_none(),

@@ -7,6 +7,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::{Bundle, BundleSource, names};
 use rukpak_plan::observed::Desired;
+use rukpak_plan::owner::controller;
 use rukpak_plan::retry::Class;
 use rukpak_runtime::error::Chain;
 use serde_json::{Map, Value, json};
@@ -64,8 +65,7 @@ async fn make_room(run: &Run, api: &Api<Bundle>) -> Result<(), Error> {
 async fn existing(run: &Run, api: &Api<Bundle>, name: &str, refusal: Error) -> Desired {
     let deployment = &run.view.observed.deployment;
     let is_ours = |bundle: &Bundle| {
-        let mut owners = bundle.owner_references().iter();
-        owners.any(|owner| owner.uid == run.view.owner.uid && owner.controller == Some(true))
+        controller(&bundle.metadata).is_some_and(|owner| owner.uid == run.view.owner.uid)
             && crate::deployment::observe::is_generated(bundle, &run.view.owner, deployment)
     };
     match api.get_opt(name).await.map_err(Error::from) {
@@ -93,7 +93,7 @@ async fn relabel(run: &Run, api: &Api<Bundle>) -> Result<(), Error> {
         format!("{}={},{}={}", names::OWNER_KIND, names::OWNER_KIND_VALUE, names::OWNER_NAME, view.owner.name);
     let listed = api.list_metadata(&ListParams::default().labels(&selector)).await?;
     let own = |bundle: &PartialObjectMeta<Bundle>| {
-        bundle.owner_references().iter().any(|owner| owner.uid == view.owner.uid && owner.controller == Some(true))
+        controller(&bundle.metadata).is_some_and(|owner| owner.uid == view.owner.uid)
     };
     for bundle in listed.items.into_iter().filter(own) {
         let mut labels = bundle.labels().clone();
