@@ -127,7 +127,7 @@ async fn all(world: &World, client: &Client, groups: &[Vec<&Published>]) -> usiz
 /// The bundles to look at, and a world for them.
 async fn prepared() -> Option<(World, Client, Vec<Published>)> {
     let Some(corpus) = rukpak_tests::tools::corpus() else {
-        eprintln!("ABSENT: no corpus at $CORPUS or ../shared/corpus");
+        eprintln!("ABSENT: no corpus at $CORPUS or ../shared/corpus: no published bundle was tried");
         return None;
     };
     let filter = std::env::var("ONLY").unwrap_or_default();
