@@ -8,6 +8,7 @@ use rukpak_crds::olm::cluster_object_set::LifecycleState;
 use rukpak_crds::olm::{ClusterExtension, ClusterObjectSet, deployment_name, phase_deployment_name};
 use rukpak_crds::{BundleDeployment, ConfigMapSource, PlatformOperator, ServiceAccountReference};
 use rukpak_plan::memory::{Problem, Stage};
+use rukpak_plan::owner::controller;
 use rukpak_plan::rights::{RBAC, Rights, needed, of_migration, of_object, rules, text};
 use rukpak_plan::{Identity, Plan, Step};
 use rukpak_runtime::error::Chain;
@@ -77,10 +78,7 @@ async fn unnamed(run: &Run) -> Result<(), Problem> {
 /// reference, so that the owner has to be there, and the name be the one that `rukpak-platform` gives: no other BundleDeployment can have
 /// it.
 async fn is_made_by_platform(run: &Run) -> Result<bool, Error> {
-    let mut references = run.view.observed.deployment.owner_references().iter();
-    let Some(owner) = references.rfind(|reference| reference.controller == Some(true)) else {
-        return Ok(false);
-    };
+    let Some(owner) = controller(&run.view.observed.deployment.metadata) else { return Ok(false) };
     let client = &run.context.client;
     let (name, found) = match owner.kind.as_str() {
         "PlatformOperator" => (owner.name.clone(), uid_of::<PlatformOperator>(client, &owner.name).await?),
@@ -94,11 +92,7 @@ async fn is_made_by_platform(run: &Run) -> Result<bool, Error> {
 /// Whether the BundleDeployment is that of a phase of the ClusterObjectSet.
 async fn is_of_phase(run: &Run, owner: &OwnerReference) -> Result<bool, Error> {
     let sets: Api<ClusterObjectSet> = Api::all(run.context.client.clone());
-    let found = match sets.get_opt(&owner.name).await {
-        // A kind that is not served: the answer is no object of the API.
-        Err(kube::Error::Api(status)) if status.code == 404 => None,
-        found => found?,
-    };
+    let found = if_served(sets.get_opt(&owner.name).await)?;
     let is_it = |set: &ClusterObjectSet| set.metadata.uid.as_ref() == Some(&owner.uid);
     Ok(found.filter(is_it).is_some_and(|set| is_phase_of(&set, &run.view.observed.deployment)))
 }
@@ -123,12 +117,16 @@ where
     K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let objects: Api<K> = Api::all(client.clone());
-    let found = match objects.get_metadata_opt(name).await {
-        // A kind that is not served: the answer is no object of the API.
-        Err(kube::Error::Api(status)) if status.code == 404 => None,
-        found => found?,
-    };
+    let found = if_served(objects.get_metadata_opt(name).await)?;
     Ok(found.and_then(|object| object.metadata.uid))
+}
+
+/// No object, where its kind is not served: that answer is none of the API's own, which an optional read takes for one.
+fn if_served<T>(found: Result<Option<T>, kube::Error>) -> Result<Option<T>, Error> {
+    match found {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        found => found.map_err(Error::from),
+    }
 }
 
 fn needed_for<'a>(view: &View, steps: impl Iterator<Item = &'a Step>) -> Rights {
