@@ -85,20 +85,19 @@ pub(super) async fn course(
     // Called for its effect: the extension is woken when what is installed changes, as when another member is deleted.
     context.dependencies.installed_for(&Dependent::Extension(name.clone()));
     let noted = if set.leader == name { led(set, live, context).await } else { set };
-    let change = noted.members.get(&name)?.clone();
+    let change = noted.members.get(&name)?;
     let asked = Identity::read(live.annotations());
     // What somebody asked for meanwhile is not undone for the others.
-    if noted.leader != name && has_left(&change, asked.as_ref()) {
+    if noted.leader != name && has_left(change, asked.as_ref()) {
         tell_leader(&name, noted.leader, context);
         return None;
     }
-    let Change { from, to } = change;
-    let Wishes { all, data, .. } = wishes(filter, &from, context).await;
-    let is_back = noted.failure.is_some();
-    let wanted = if is_back { from } else { to };
+    let Wishes { all, data, .. } = wishes(filter, &change.from, context).await;
+    let wanted = noted.outcome(change).clone();
 
     // A note is believed where it says what may be done anyway: who may write it may not write everything that it speaks of.
     let is_begun = asked.as_ref() == Some(&wanted);
+    let is_back = noted.failure.is_some();
     let is_permitted =
         if is_back { was_installed(&wanted, live) } else { all.iter().any(|one| one.identity == wanted) };
     if !is_begun && !is_permitted {

@@ -92,13 +92,18 @@ impl Set {
     /// What the extension is to have installed, as long as the set is not over.
     pub fn wanted(&self, name: &str) -> Option<&Identity> {
         let change = self.members.get(name).filter(|_| !self.is_over)?;
-        Some(if self.failure.is_some() { &change.from } else { &change.to })
+        Some(self.outcome(change))
+    }
+
+    /// What one of its members is to have installed.
+    pub fn outcome<'a>(&self, change: &'a Change) -> &'a Identity {
+        if self.failure.is_some() { &change.from } else { &change.to }
     }
 
     /// Whether it is over, and `installed` for its leader is what came of it.
     pub fn stands(&self, leader: &str, installed: Option<&Identity>) -> bool {
-        let came = |change: &Change| if self.failure.is_some() { change.from.clone() } else { change.to.clone() };
-        self.is_over && self.leader == leader && self.members.get(leader).map(came).as_ref() == installed
+        let came = self.members.get(leader).map(|change| self.outcome(change));
+        self.is_over && self.leader == leader && came == installed
     }
 
     /// What becomes of it.
