@@ -89,11 +89,6 @@ impl Clients {
         let careless = builder(settings).tls_danger_accept_invalid_certs(true).build().map_err(SetupError::Client)?;
         Ok(Self { careful, careless, guard: Arc::clone(settings.guard) })
     }
-
-    /// The same, with other authorities. Opens its own connections where they matter.
-    pub(crate) fn trusting(&self, settings: Settings<'_>) -> Result<Self, SetupError> {
-        Ok(Self { careful: careful(settings)?, ..self.clone() })
-    }
 }
 
 fn careful(settings: Settings<'_>) -> Result<Client, SetupError> {

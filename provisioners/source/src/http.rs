@@ -10,7 +10,6 @@ mod stream;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rukpak_content::{Algorithm, Digest, Limits};
@@ -84,7 +83,6 @@ impl fmt::Debug for Login {
 #[derive(Debug)]
 pub struct Fetcher {
     options: FetcherOptions,
-    guard: Arc<Guard>,
     clients: Clients,
 }
 
@@ -92,8 +90,14 @@ impl Fetcher {
     /// Reads the certificates and the proxies and sets up the clients. No network.
     pub fn new(options: FetcherOptions) -> Result<Self, Error> {
         let guard = Guard::new(options.egress.clone());
-        let clients = Clients::new(settings(&options, &options.extra_ca_pem, &guard))?;
-        Ok(Self { options, guard, clients })
+        let clients = Clients::new(Settings {
+            extra_ca_pem: &options.extra_ca_pem,
+            user_agent: &options.user_agent,
+            connect_timeout: options.connect_timeout,
+            idle_timeout: options.idle_timeout,
+            guard: &guard,
+        })?;
+        Ok(Self { options, clients })
     }
 
     /// Downloads what `request` names today.
@@ -123,18 +127,8 @@ impl Fetcher {
             .map_err(|error| Error::unpack(error, url))
     }
 
-    /// The clients that `request` asks for.
-    fn clients(&self, request: &Request) -> Result<Clients, Error> {
-        if request.extra_ca_pem().is_empty() || request.skips_verification() {
-            return Ok(self.clients.clone());
-        }
-        let both = [&self.options.extra_ca_pem, &b"\n"[..], request.extra_ca_pem()].concat();
-        Ok(self.clients.trusting(settings(&self.options, &both, &self.guard))?)
-    }
-
     async fn receive_in_time(&self, request: &Request, algorithm: Algorithm) -> Result<Download, Error> {
-        let clients = self.clients(request)?;
-        let received = download::receive(&clients, request, &self.options, algorithm);
+        let received = download::receive(&self.clients, request, &self.options, algorithm);
         self.in_time(request.shown(), received).await
     }
 
@@ -142,16 +136,6 @@ impl Fetcher {
         let maximum = self.options.limits.pull_time;
         let late = |_| Err(Error::Time { url: url.to_owned(), maximum_seconds: maximum.as_secs() });
         tokio::time::timeout(maximum, work).await.unwrap_or_else(late)
-    }
-}
-
-fn settings<'a>(options: &'a FetcherOptions, extra_ca_pem: &'a [u8], guard: &'a Arc<Guard>) -> Settings<'a> {
-    Settings {
-        extra_ca_pem,
-        user_agent: &options.user_agent,
-        connect_timeout: options.connect_timeout,
-        idle_timeout: options.idle_timeout,
-        guard,
     }
 }
 

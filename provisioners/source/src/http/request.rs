@@ -19,7 +19,6 @@ pub struct Request {
     url: Url,
     shown: String,
     login: Option<Login>,
-    extra_ca_pem: Vec<u8>,
     insecure_skip_verify: bool,
 }
 
@@ -44,19 +43,13 @@ impl Request {
             return Err(fault());
         }
         let shown = shown(&parsed);
-        Ok(Self { url: parsed, shown, login, extra_ca_pem: Vec::new(), insecure_skip_verify: false })
+        Ok(Self { url: parsed, shown, login, insecure_skip_verify: false })
     }
 
     /// Logs in with `login`, whatever the URL says.
     #[must_use]
     pub fn with_login(self, login: Login) -> Self {
         Self { login: Some(login), ..self }
-    }
-
-    /// Trusts these authorities too, as PEM, for this request.
-    #[must_use]
-    pub fn with_extra_ca(self, extra_ca_pem: Vec<u8>) -> Self {
-        Self { extra_ca_pem, ..self }
     }
 
     /// Accepts any certificate. Whoever is between can then read the login and choose the bytes of a first download.
@@ -84,10 +77,6 @@ impl Request {
         &self.url
     }
 
-    pub(super) fn extra_ca_pem(&self) -> &[u8] {
-        &self.extra_ca_pem
-    }
-
     pub(super) fn skips_verification(&self) -> bool {
         self.insecure_skip_verify
     }
@@ -109,12 +98,11 @@ impl Request {
 
 impl fmt::Debug for Request {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url: _, shown, login, extra_ca_pem, insecure_skip_verify } = self;
+        let Self { url: _, shown, login, insecure_skip_verify } = self;
         formatter
             .debug_struct("Request")
             .field("url", shown)
             .field("login", login)
-            .field("extra_ca_bytes", &extra_ca_pem.len())
             .field("insecure_skip_verify", insecure_skip_verify)
             .finish()
     }

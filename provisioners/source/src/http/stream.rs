@@ -42,8 +42,7 @@ impl Fetcher {
     /// `accept` is a list of media types, separated by commas; an answer that says it is something else is refused. The body is
     /// bounded by [`Limits::download_bytes`](rukpak_content::Limits::download_bytes).
     pub async fn open(&self, request: &Request, accept: &str, known: Option<&str>) -> Result<Opened, Error> {
-        let clients = self.clients(request)?;
-        let asked = download::accepted_if(&clients, request, accept, known.and_then(condition));
+        let asked = download::accepted_if(&self.clients, request, accept, known.and_then(condition));
         let response = self.in_time(request.shown(), asked).await?;
         if response.status() == StatusCode::NOT_MODIFIED {
             return Ok(Opened::Unchanged);

@@ -45,8 +45,9 @@ async fn another_scheme_is_another_origin() {
     let secure = Server::start_with(Some(tls), |_| Answer::new(200, bundle())).await;
     let to = format!("https://{}/", secure.host());
     let plain = serve(Answer::redirect(to)).await;
-    let request = request(&plain).with_login(Login::new("me", "hush")).with_extra_ca(authority);
-    assert!(fetcher().download(&request).await.is_ok());
+    let request = request(&plain).with_login(Login::new("me", "hush"));
+    let fetcher = Fetcher::new(FetcherOptions { extra_ca_pem: authority, ..options() }).unwrap();
+    assert!(fetcher.download(&request).await.is_ok());
     assert_eq!(secure.seen()[0].authorization, None);
 }
 
