@@ -51,7 +51,7 @@ impl Written {
     }
 
     /// The same of a CRD, as the rules of CRDs want it.
-    pub fn as_crd(&self, identity: &Identity) -> Value {
+    pub(crate) fn as_crd(&self, identity: &Identity) -> Value {
         self.typed(identity, json!({"name": identity.name}))
     }
 

@@ -98,7 +98,7 @@ impl Dependents {
     }
 
     /// The kind is served in this version now. A watch over another version ends: nobody would tell that it gets no answers.
-    pub fn follow_version(&self, kind: &Kind) {
+    pub(crate) fn follow_version(&self, kind: &Kind) {
         let id = (kind.resource.group.clone(), kind.resource.kind.clone());
         let mut watched = self.hub.lock();
         if let Some(old) = watched.get_mut(&id).filter(|old| old.version != kind.resource.version) {
@@ -112,7 +112,7 @@ impl Dependents {
 
     /// Nobody serves the kind in any version, so all of its objects are gone. A watch that had begun by then has seen them go; one
     /// whose first list came too late will never tell.
-    pub fn kind_gone(&self, kind: &InventoryKind) {
+    pub(crate) fn kind_gone(&self, kind: &InventoryKind) {
         let id = (kind.group.clone(), kind.kind.clone());
         let is_news =
             self.hub.lock().get_mut(&id).is_some_and(|watched| !std::mem::replace(&mut watched.is_gone, true));
@@ -122,7 +122,7 @@ impl Dependents {
     }
 
     /// Whether the first list of each of these kinds, as group and kind, is in.
-    pub fn are_listed(&self, kinds: &BTreeSet<GroupKind>) -> bool {
+    pub(crate) fn are_listed(&self, kinds: &BTreeSet<GroupKind>) -> bool {
         let watched = self.hub.lock();
         kinds.iter().all(|kind| watched.get(kind).is_some_and(|watched| watched.is_listed))
     }

@@ -40,7 +40,7 @@ impl Index {
     }
 
     /// The Bundle is gone.
-    pub fn bundle_gone(&self, name: &str) {
+    pub(crate) fn bundle_gone(&self, name: &str) {
         lock(&self.bundles).set(name, BTreeSet::new());
     }
 
@@ -65,7 +65,7 @@ impl Index {
     }
 
     /// The BundleDeployment is gone.
-    pub fn deployment_gone(&self, name: &str) {
+    pub(crate) fn deployment_gone(&self, name: &str) {
         lock(&self.deployments).set(name, BTreeSet::new());
     }
 
@@ -87,7 +87,7 @@ impl Index {
     }
 
     /// The Plan is gone.
-    pub fn plan_gone(&self, name: &str) {
+    pub(crate) fn plan_gone(&self, name: &str) {
         lock(&self.plans).set(name, BTreeSet::new());
         lock(&self.answers).remove(name);
     }
@@ -113,7 +113,7 @@ impl Index {
 
     /// The names of the BundleDeployments that depend on `name`, those that depend on them, and so on; and whether each does so
     /// itself. `name` is among them if it is in a circle.
-    pub fn dependants_of(&self, name: &str) -> HashMap<String, bool> {
+    pub(crate) fn dependants_of(&self, name: &str) -> HashMap<String, bool> {
         let references = lock(&self.deployments);
         let direct = |name: &str| references.to.get(name).into_iter().flatten();
         let mut found: HashMap<String, bool> = direct(name).map(|dependant| (dependant.clone(), true)).collect();

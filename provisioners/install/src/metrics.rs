@@ -47,12 +47,12 @@ impl Counted {
 }
 
 /// Counts the repair of one object.
-pub fn count_repair(outcome: Outcome) {
+pub(crate) fn count_repair(outcome: Outcome) {
     COUNTED.repairs.get_or_create(&[("outcome", outcome.name())]).inc();
 }
 
 /// What a collection left in the store.
-pub fn set_store(Collected { kept, kept_bytes, .. }: Collected) {
+pub(crate) fn set_store(Collected { kept, kept_bytes, .. }: Collected) {
     for (gauge, value) in [(&COUNTED.store_contents, kept), (&COUNTED.store_bytes, kept_bytes)] {
         gauge.get_or_create(&[]).set(i64::try_from(value).unwrap_or(i64::MAX));
     }

@@ -52,7 +52,7 @@ impl Shard {
     }
 
     /// Gives a generated Bundle what the selector asks of its BundleDeployment.
-    pub fn hand_down(&self, deployment: Option<&Labels>, bundle: &mut Labels) {
+    pub(crate) fn hand_down(&self, deployment: Option<&Labels>, bundle: &mut Labels) {
         for key in &self.keys {
             match deployment.and_then(|labels| labels.get(key)) {
                 Some(value) => bundle.insert(key.clone(), value.clone()),

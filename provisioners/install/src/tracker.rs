@@ -86,7 +86,7 @@ impl Trackers {
     }
 
     /// Nothing is in the way of the deployment `name` any more.
-    pub fn unblock(&self, name: &str) {
+    pub(crate) fn unblock(&self, name: &str) {
         self.blocking().retain(|_, waiting| {
             waiting.remove(name);
             !waiting.is_empty()
@@ -101,7 +101,7 @@ impl Trackers {
     }
 
     /// The hook that the deployment `name` waits for is over.
-    pub fn hook_is_over(&self, name: &str) {
+    pub(crate) fn hook_is_over(&self, name: &str) {
         if let Some(found) = self.named(name) {
             found.tracked().is_hook_over = true;
         }
@@ -142,7 +142,7 @@ impl Trackers {
     }
 
     /// The deployments that have an object of a kind, or wait for its list.
-    pub fn with_kind(&self, kind: &(String, String)) -> Vec<Owner> {
+    pub(crate) fn with_kind(&self, kind: &(String, String)) -> Vec<Owner> {
         let all = self.lock();
         let concerned = all.values().filter(|tracker| {
             let tracked = tracker.tracked();
@@ -178,7 +178,7 @@ impl Trackers {
     }
 
     /// The newest version in which a deployment has applied an object of a kind.
-    pub fn newest_applied(&self, (group, kind): &(String, String)) -> Option<u64> {
+    pub(crate) fn newest_applied(&self, (group, kind): &(String, String)) -> Option<u64> {
         let all = self.lock();
         let newest = all.values().filter_map(|one| {
             let tracked = one.tracked();
@@ -215,12 +215,12 @@ impl Tracker {
     }
 
     /// Takes the memory out, at the beginning of a reconcile. One that ends without putting it back is as good as a restart.
-    pub fn take_memory(&self) -> Memory {
+    pub(crate) fn take_memory(&self) -> Memory {
         std::mem::take(&mut self.memory.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Puts it back, at the end of a reconcile.
-    pub fn put_memory(&self, memory: Memory) {
+    pub(crate) fn put_memory(&self, memory: Memory) {
         *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = memory;
         self.tracked().gone = None;
     }

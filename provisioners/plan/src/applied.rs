@@ -142,12 +142,12 @@ pub fn complaints(objects: &Objects) -> Vec<String> {
 }
 
 /// The same of what was read as it is now.
-pub fn known_complaints(objects: &Objects) -> Vec<String> {
+pub(crate) fn known_complaints(objects: &Objects) -> Vec<String> {
     lines(objects.iter().filter(|(_, tracked)| tracked.is_read && !tracked.health.is_healthy()))
 }
 
 /// Whether all objects were read as they are now, and are healthy.
-pub fn are_healthy(objects: &Objects) -> bool {
+pub(crate) fn are_healthy(objects: &Objects) -> bool {
     objects.values().all(|tracked| tracked.is_read && tracked.health.is_healthy())
 }
 

@@ -39,7 +39,7 @@ pub struct Repairs {
 
 impl Repairs {
     /// With fields that were relinquished before a restart.
-    pub fn relinquishing(fields: impl IntoIterator<Item = Taken>) -> Self {
+    pub(crate) fn relinquishing(fields: impl IntoIterator<Item = Taken>) -> Self {
         Self { relinquished: fields.into_iter().collect(), ..Self::default() }
     }
 
@@ -69,12 +69,12 @@ impl Repairs {
     }
 
     /// Whether it is repaired ever more slowly, because it is changed again and again.
-    pub fn is_slowed(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_slowed(&self, now: Timestamp) -> bool {
         self.slowed_until().is_some_and(|until| until > now)
     }
 
     /// When it has been left in peace for so long that it is not slowed any more; `None` if it is not slowed.
-    pub fn slowed_until(&self) -> Option<Timestamp> {
+    pub(crate) fn slowed_until(&self) -> Option<Timestamp> {
         let (times, last) = self.repaired?;
         (times > LIMIT).then(|| last.checked_add(WINDOW).ok()).flatten()
     }

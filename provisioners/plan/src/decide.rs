@@ -294,6 +294,6 @@ pub fn next(observed: &Observed, memory: &Memory, now: Timestamp) -> Option<Time
 }
 
 /// Whether the failure kept the wanted release from being loaded: then it is its Bundle that is called invalid.
-pub fn is_load_failure(failure: &Failure) -> bool {
+pub(crate) fn is_load_failure(failure: &Failure) -> bool {
     failure.problem.stage == Stage::Load
 }

@@ -18,7 +18,7 @@ pub fn applied<'a>(meta: &'a ObjectMeta, manager: &str) -> Option<&'a Value> {
 
 /// Returns when an apply of `manager` changed anything last, in seconds: a value, or which fields it has. Writes of others leave that as
 /// it is, and so does an apply that changes nothing.
-pub fn applied_at(meta: &ObjectMeta, manager: &str) -> Option<i64> {
+pub(crate) fn applied_at(meta: &ObjectMeta, manager: &str) -> Option<i64> {
     Some(entry(meta, manager)?.time.as_ref()?.0.as_second())
 }
 
@@ -138,7 +138,7 @@ fn members(set: &Value) -> Option<&Map<String, Value>> {
 ///
 /// The place is told by a pointer into the body that was declared: the items of lists are counted there, and known by their keys in
 /// the cluster.
-pub fn unchanged_at(
+pub(crate) fn unchanged_at(
     meta: &ObjectMeta,
     manager: &str,
     (declared, live): (&Value, &Value),
@@ -203,7 +203,7 @@ fn held(set: &Value, live: &Value) -> Option<Value> {
 }
 
 /// Whether a member of a set stands for the item of a list.
-pub fn is_item(key: &str, item: &Value) -> bool {
+pub(crate) fn is_item(key: &str, item: &Value) -> bool {
     let Some(("k" | "v", inner)) = key.split_once(':') else { return false };
     serde_json::from_str::<Value>(inner).is_ok_and(|wanted| matches_item(item, &wanted))
 }
@@ -264,7 +264,7 @@ pub fn taken(before: &Value, meta: &ObjectMeta, manager: &str) -> Vec<Taken> {
 }
 
 /// Whether the field belongs to another manager, and not to this one.
-pub fn is_of_another(path: &[String], meta: &ObjectMeta, manager: &str) -> bool {
+pub(crate) fn is_of_another(path: &[String], meta: &ObjectMeta, manager: &str) -> bool {
     let is_ours = applied(meta, manager).is_some_and(|set| has(set, path));
     let is_own = |entry: &ManagedFieldsEntry| entry.manager.as_deref() == Some(manager) && is_apply(entry);
     let is_theirs = |entry: &ManagedFieldsEntry| !is_own(entry) && set(entry).is_some_and(|set| has(set, path));

@@ -70,7 +70,7 @@ impl Fingerprint {
 
     /// Whether the object `key` goes by itself once its work is done: a Job with `ttlSecondsAfterFinished`. It is made when a release
     /// is applied, and not again because it is gone.
-    pub fn ends_by_itself(&self, key: &ObjectKey) -> bool {
+    pub(crate) fn ends_by_itself(&self, key: &ObjectKey) -> bool {
         self.is_mortal && is_job(key)
     }
 

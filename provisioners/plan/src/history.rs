@@ -10,7 +10,7 @@ use crate::observed::{Desired, Observed};
 
 impl Observed {
     /// The last revision that was healthy, whose release is not `other`.
-    pub fn last_healthy(&self, other: &Release) -> Option<Release> {
+    pub(crate) fn last_healthy(&self, other: &Release) -> Option<Release> {
         let healthy = self.status.history.iter().filter(|revision| revision.result == RevisionResult::Healthy);
         healthy.filter_map(|revision| Release::read(&revision.release)).find(|release| release != other)
     }

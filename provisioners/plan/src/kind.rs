@@ -86,7 +86,7 @@ impl fmt::Display for MissingKind {
 }
 
 /// Whether a rule of a BundleDeployment is about an object.
-pub fn is_selected(rule: &ObjectSelector, key: &ObjectKey) -> bool {
+pub(crate) fn is_selected(rule: &ObjectSelector, key: &ObjectKey) -> bool {
     rule.selects(&key.group, &key.kind, key.namespace.as_deref(), &key.name)
 }
 

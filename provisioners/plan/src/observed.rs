@@ -107,7 +107,7 @@ impl Desired {
     }
 
     /// Whether nothing is known of the Bundle `name` but that it is there.
-    pub fn is_just_created(&self, name: &str) -> bool {
+    pub(crate) fn is_just_created(&self, name: &str) -> bool {
         matches!(self, Self::Waiting { bundle, why: None, is_stalled: false } if bundle == name)
     }
 }
@@ -209,7 +209,7 @@ impl Observed {
     }
 
     /// Whether somebody asks for a reconcile that has not been answered yet.
-    pub fn is_requested(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         let requested = self.annotation(rukpak_crds::names::RECONCILE_REQUESTED_AT);
         requested.is_some() && requested != self.status.last_handled_reconcile_at.as_deref()
     }
@@ -240,7 +240,7 @@ impl Observed {
     }
 
     /// Whether the deletion policy needs our finalizer.
-    pub fn needs_finalizer(&self) -> bool {
+    pub(crate) fn needs_finalizer(&self) -> bool {
         self.deployment.spec.deletion_policy == Some(DeletionPolicy::InOrder)
     }
 

@@ -138,7 +138,7 @@ impl Release {
     }
 
     /// Says in an inventory that this is installed.
-    pub fn install_in(&self, inventory: &mut Inventory) {
+    pub(crate) fn install_in(&self, inventory: &mut Inventory) {
         let ReleaseRecord { content_digest, format, config, rendering } = self.record();
         inventory.content_digest = Some(content_digest);
         inventory.format = format.filter(|_| self.format != Format::Plain);

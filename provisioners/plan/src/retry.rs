@@ -33,7 +33,7 @@ pub fn delay(class: Class, attempts: u32) -> Duration {
 
 /// How long an upgrade that failed for good is left alone after the `attempts`th failure in a row: 1 min doubling to 4 h. Whoever
 /// changes the BundleDeployment, or brings a CRD that it misses, has it tried again at once.
-pub fn upgrade_delay(attempts: u32) -> Duration {
+pub(crate) fn upgrade_delay(attempts: u32) -> Duration {
     Duration::from_mins(1).saturating_mul(1 << attempts.saturating_sub(1).min(16)).min(Duration::from_hours(4))
 }
 

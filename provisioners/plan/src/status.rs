@@ -389,7 +389,7 @@ fn is_interrupted(failure: &Failure) -> bool {
 }
 
 /// An object that was left in the cluster, in words.
-pub fn released_text(object: &ReleasedObject) -> String {
+pub(crate) fn released_text(object: &ReleasedObject) -> String {
     let place =
         if object.namespace.is_empty() { String::new() } else { format!(" in namespace {:?}", object.namespace) };
     format!(

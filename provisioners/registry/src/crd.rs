@@ -44,7 +44,7 @@ impl Crd {
     }
 
     /// Whether fields that the schema does not name are kept for every version, which a conversion webhook excludes.
-    pub fn preserves_unknown_fields(&self) -> bool {
+    pub(crate) fn preserves_unknown_fields(&self) -> bool {
         self.object.field(&["spec", "preserveUnknownFields"]).is_some_and(|value| value == true)
     }
 }

@@ -302,7 +302,7 @@ impl ApiReference {
 
 impl Webhook {
     /// What it does; `None` for a type that does not exist, which the reference silently leaves out.
-    pub fn webhook_kind(&self) -> Option<WebhookKind> {
+    pub(crate) fn webhook_kind(&self) -> Option<WebhookKind> {
         match self.kind.as_str() {
             "ValidatingAdmissionWebhook" => Some(WebhookKind::Validating),
             "MutatingAdmissionWebhook" => Some(WebhookKind::Mutating),

@@ -29,7 +29,7 @@ pub fn is_all(targets: &[String]) -> bool {
 }
 
 /// Checks target namespaces against the supported modes; the refusal has the reference's words.
-pub fn check_targets(csv: &Csv, install_namespace: &str, targets: &[String]) -> Result<(), String> {
+pub(crate) fn check_targets(csv: &Csv, install_namespace: &str, targets: &[String]) -> Result<(), String> {
     let distinct: BTreeSet<&str> = targets.iter().map(String::as_str).collect();
     let modes = || format!("supported install modes [{}]", csv.supported_modes().join(" "));
     let own_text = || format!("{} do not support targeting own namespace", modes());

@@ -134,7 +134,7 @@ impl Metadata {
     }
 
     /// The objects that may be left out. A property of that type with another value counts as absent.
-    pub fn optional_manifests(&self) -> Vec<OptionalManifest> {
+    pub(crate) fn optional_manifests(&self) -> Vec<OptionalManifest> {
         let lists = self.properties.iter().filter(|property| property.kind == OPTIONAL_MANIFESTS);
         let items = lists.filter_map(|property| property.value.get("manifests")?.as_array()).flatten();
         items.filter_map(|item| OptionalManifest::deserialize(item).ok()).collect()

@@ -17,7 +17,7 @@ impl Catalog {
     }
 
     /// The same with nothing but the packages that are `wanted`.
-    pub fn of_some(
+    pub(crate) fn of_some(
         name: CatalogName,
         priority: i32,
         catalog: &rukpak_catalog::Catalog,

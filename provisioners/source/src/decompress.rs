@@ -29,7 +29,7 @@ pub enum Compression {
 
 impl Compression {
     /// What a layer's media type says; `None` if it names no tar layer that can be read.
-    pub fn of_media_type(media_type: &str) -> Option<Self> {
+    pub(crate) fn of_media_type(media_type: &str) -> Option<Self> {
         let kind = media_type.split(';').next().unwrap_or_default().trim();
         [
             (".tar+gzip", Self::Gzip),
@@ -47,7 +47,7 @@ impl Compression {
     ///
     /// # Errors
     /// Names a compression that is recognised but not read.
-    pub fn of_bytes(start: &[u8]) -> Result<Self, Unsupported> {
+    pub(crate) fn of_bytes(start: &[u8]) -> Result<Self, Unsupported> {
         match start {
             [0x1f, 0x8b, _, _, ..] => Ok(Self::Gzip),
             // A frame, or a skippable frame before one.
@@ -128,7 +128,7 @@ impl<R: BufRead> Decompressor<R> {
     }
 
     /// Bytes that have come out.
-    pub fn produced_bytes(&self) -> u64 {
+    pub(crate) fn produced_bytes(&self) -> u64 {
         self.bounds.produced_bytes
     }
 }

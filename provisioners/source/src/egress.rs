@@ -68,7 +68,7 @@ impl Egress {
 
     /// Refuses these addresses too.
     #[must_use]
-    pub fn denying(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+    pub(crate) fn denying(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         self.denied.extend(addresses.into_iter().map(|address| address.to_canonical()));
         self
     }

@@ -134,7 +134,7 @@ impl Stage {
     }
 
     /// The barrier that `path` lies below, if any.
-    pub fn barrier_above(&self, path: &RelativePath) -> Option<RelativePath> {
+    pub(crate) fn barrier_above(&self, path: &RelativePath) -> Option<RelativePath> {
         let mut folder = path.as_str();
         while let Some((parent, _)) = folder.rsplit_once('/') {
             match self.slots.get(parent) {
@@ -185,7 +185,7 @@ impl Stage {
     }
 
     /// Adds a second name for the file at `target`; the body is shared. `false`, and nothing done, if no file is there.
-    pub fn add_alias(&mut self, path: &RelativePath, target: &RelativePath) -> Result<bool, Error> {
+    pub(crate) fn add_alias(&mut self, path: &RelativePath, target: &RelativePath) -> Result<bool, Error> {
         let Some(Slot { kind: Kind::File(body), .. }) = self.slots.get(target).copied() else { return Ok(false) };
         if path == target {
             return Ok(true);
@@ -200,7 +200,7 @@ impl Stage {
     }
 
     /// Marks `path` as something that is not content: it is not walked and nothing can be put below it.
-    pub fn add_barrier(&mut self, path: &RelativePath) -> Result<(), Error> {
+    pub(crate) fn add_barrier(&mut self, path: &RelativePath) -> Result<(), Error> {
         self.check_path(path)?;
         self.put(path, Kind::Barrier)
     }
@@ -216,7 +216,7 @@ impl Stage {
     }
 
     /// Hides what earlier layers put below `folder` (`None`: the root). The folder itself stays.
-    pub fn whiteout_children(&mut self, folder: Option<&RelativePath>) -> Result<(), Error> {
+    pub(crate) fn whiteout_children(&mut self, folder: Option<&RelativePath>) -> Result<(), Error> {
         self.count_whiteout(folder.map_or("/", RelativePath::as_str))?;
         self.remove_children(folder, self.layer);
         Ok(())
@@ -230,7 +230,7 @@ impl Stage {
 
     /// The tree below `folder`, with paths relative to it; `None` if there is no such folder.
     #[must_use]
-    pub fn subtree(mut self, folder: &RelativePath) -> Option<Self> {
+    pub(crate) fn subtree(mut self, folder: &RelativePath) -> Option<Self> {
         if self.get(folder) != Some(Staged::Directory) {
             return None;
         }

@@ -80,7 +80,7 @@ pub enum AttachmentError {
 }
 
 /// Whether `media_type` is one that signatures have.
-pub fn is_signature(media_type: &str) -> bool {
+pub(crate) fn is_signature(media_type: &str) -> bool {
     media_type == SIMPLE_SIGNING || media_type.starts_with(BUNDLE)
 }
 

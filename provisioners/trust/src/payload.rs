@@ -35,7 +35,7 @@ impl Payload {
     ///
     /// # Errors
     /// It is something else.
-    pub fn of_simple_signing(bytes: &[u8]) -> Result<Self, PayloadError> {
+    pub(crate) fn of_simple_signing(bytes: &[u8]) -> Result<Self, PayloadError> {
         #[derive(Deserialize)]
         struct Document {
             critical: Critical,
@@ -70,7 +70,7 @@ impl Payload {
     ///
     /// # Errors
     /// It is something else, such as a statement about how the image was built.
-    pub fn of_statement(bytes: &[u8]) -> Result<Self, PayloadError> {
+    pub(crate) fn of_statement(bytes: &[u8]) -> Result<Self, PayloadError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Statement {

@@ -57,7 +57,7 @@ impl Scope {
 }
 
 /// Whether two texts `host/path` name the same place.
-pub fn is_same_place(one: &str, other: &str) -> bool {
+pub(crate) fn is_same_place(one: &str, other: &str) -> bool {
     let parts = |text: &str| {
         let (host, path) = text.split_once('/').unwrap_or((text, ""));
         (normal_host(host), path.trim_matches('/').to_owned())

@@ -88,7 +88,7 @@ impl Kinds {
 
     /// Every kind whose objects can be listed and deleted, in one version of it: what cannot be deleted (measurements, offers of
     /// catalogs) is made of other objects. A group that goes away meanwhile has none.
-    pub async fn listable(&self) -> Result<Vec<Kind>, Error> {
+    pub(crate) async fn listable(&self) -> Result<Vec<Kind>, Error> {
         let mut all = listable("v1", self.fetch("v1").await?);
         for group in self.client.list_api_groups().await?.groups {
             let Some(version) = group.preferred_version.or_else(|| group.versions.first().cloned()) else { continue };

@@ -170,7 +170,11 @@ impl Writer {
     }
 
     /// Asks what [`rewrite`](Self::rewrite) would store.
-    pub async fn try_rewrite(&self, resource: &ApiResource, metadata: &ObjectMeta) -> Result<DynamicObject, Error> {
+    pub(crate) async fn try_rewrite(
+        &self,
+        resource: &ApiResource,
+        metadata: &ObjectMeta,
+    ) -> Result<DynamicObject, Error> {
         let _permit = self.door.permit().await;
         let (api, name, patch) = self.rewriting(resource, metadata);
         let manager = Some(FIELD_MANAGER.to_owned());
@@ -190,7 +194,7 @@ impl Writer {
     }
 
     /// Says of a CRD that objects are stored in no version but these, provided it is still the one that was looked at.
-    pub async fn set_stored_versions(
+    pub(crate) async fn set_stored_versions(
         &self,
         identity: &Identity,
         metadata: &ObjectMeta,
@@ -205,7 +209,7 @@ impl Writer {
     }
 
     /// Rewrites who owns which fields, provided the object is still the one that was looked at. Returns what it is then.
-    pub async fn move_fields(
+    pub(crate) async fn move_fields(
         &self,
         identity: &Identity,
         metadata: &ObjectMeta,

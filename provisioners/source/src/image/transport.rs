@@ -43,7 +43,7 @@ impl Puller {
     /// The resolved reference stays the user's. A mirror is given the login that matches *its* name, never that of the registry
     /// it mirrors. Whatever goes wrong with one, the next is asked: a mirror that hangs costs [`PullerOptions::idle_timeout`].
     #[must_use]
-    pub fn with_mirrors(self, mirrors: Mirrors) -> Self {
+    pub(crate) fn with_mirrors(self, mirrors: Mirrors) -> Self {
         let transport = Transport { mirrors, ..self.transport };
         Self { transport, ..self }
     }
