@@ -4,6 +4,7 @@ mod deployment;
 mod lookup;
 mod report;
 mod source;
+mod standing;
 mod upgrade;
 
 use std::sync::Arc;

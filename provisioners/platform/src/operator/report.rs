@@ -7,7 +7,8 @@ use rukpak_crds::platform_operator::{DEPRECATED, INSTALL_PENDING, UPGRADE_AVAILA
 use rukpak_crds::{ActiveBundleDeployment, BundleDeployment, Condition, ConditionStatus, PlatformOperatorStatus};
 use rukpak_plan::retry::Class;
 
-use super::upgrade::{Step, UpgradeState, is_current};
+use super::standing::is_current;
+use super::upgrade::{Step, UpgradeState};
 use super::{Outcome, Pass};
 use crate::context::PACKAGE_NOT_UNIQUE;
 use crate::policies::Verified;

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, ResourceExt};
 use rukpak_catalog::choose::{self, Choice, Request};
 use rukpak_catalog::graph::{self, Installed};
 use rukpak_catalog::{Bundle, Package, Version};
-use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, INSTALLED, READY, reason};
-use rukpak_crds::{BundleDeployment, ChosenSource, Condition, ConditionStatus, UpgradePolicy, names};
+use rukpak_crds::{BundleDeployment, ChosenSource, UpgradePolicy, names};
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
@@ -16,6 +15,7 @@ use serde_json::json;
 
 use super::deployment::{self, FIELD_MANAGER, image};
 use super::source::{Chosen, Ignored};
+use super::standing::{is_in_order, is_installed, is_refused};
 use super::{Error, Outcome, Pass, lookup, source};
 use crate::catalogs::Found;
 use crate::dependencies::dependents::would_break;
@@ -299,48 +299,6 @@ fn unreachable(package: &Package, request: &Request, source: &ChosenSource, vers
         range.as_str()
     );
     Step::Unreachable { reason: NOT_IN_RANGE, message }
-}
-
-/// Whether the last step is complete: nothing is built on a version that does not run.
-fn is_in_order(pass: &Pass, deployment: &BundleDeployment) -> bool {
-    // Another provisioner may report no `Ready`.
-    is_installed(pass, deployment) && ready(deployment).is_none_or(|ready| ready.status == ConditionStatus::True)
-}
-
-/// Whether the BundleDeployment says that it has installed what it asks for now, healthy or not.
-fn is_installed(pass: &Pass, deployment: &BundleDeployment) -> bool {
-    // RukPak v0.16 does not say which spec its status is about: right after our write it is about the one before.
-    let says = deployment.status.as_ref().is_some_and(|status| status.observed_generation.is_some());
-    if !says && pass.context.written.is_last(deployment) {
-        return false;
-    }
-    let Some(status) = deployment.status.as_ref().filter(|_| is_current(deployment)) else { return false };
-    let is_unpacked = status
-        .conditions
-        .find(HAS_VALID_BUNDLE)
-        .is_some_and(|unpacked| unpacked.status == ConditionStatus::True && unpacked.reason != reason::UNPACK_PENDING);
-    let is_applied = |ready: &Condition| {
-        ready.status == ConditionStatus::True
-            || [reason::UNHEALTHY, reason::PRUNE_FAILED].contains(&ready.reason.as_str())
-    };
-    is_unpacked && status.conditions.is(INSTALLED, ConditionStatus::True) && ready(deployment).is_none_or(is_applied)
-}
-
-fn ready(deployment: &BundleDeployment) -> Option<&Condition> {
-    deployment.status.as_ref()?.conditions.find(READY)
-}
-
-/// Whether what the BundleDeployment asks for was refused, so that what was installed before runs on.
-fn is_refused(deployment: &BundleDeployment) -> bool {
-    let Some(status) = deployment.status.as_ref().filter(|_| is_current(deployment)) else { return false };
-    status.conditions.is(HAS_VALID_BUNDLE, ConditionStatus::False)
-        || status.conditions.is(INSTALLED, ConditionStatus::False)
-}
-
-/// Whether the status speaks of the spec as it is now. RukPak v0.16 does not say.
-pub(super) fn is_current(deployment: &BundleDeployment) -> bool {
-    let observed = deployment.status.as_ref().and_then(|status| status.observed_generation);
-    observed.is_none_or(|observed| Some(observed) >= deployment.meta().generation)
 }
 
 /// Notes the step, then points the BundleDeployment at the next version, unless somebody changed it meanwhile.
