@@ -18,6 +18,8 @@ use super::catalog_server::SERVICE;
 const DEFAULT_NAMESPACE: &str = "openshift-platform-operators";
 /// Name of the Lease that whoever writes holds; that of OpenShift's manager.
 pub(super) const LEASE: &str = "ffdf93bc.openshift.io";
+/// The variable with the version of the release that this is a part of; OpenShift sets it.
+const RELEASE_VERSION: &str = "RELEASE_VERSION";
 /// What is reported where nobody says the release: OpenShift's manager has the same.
 const UNKNOWN_RELEASE: &str = "0.0.1-snapshot";
 const SOURCE_CA_FILE: &str =
@@ -132,9 +134,6 @@ struct Args {
     /// Namespace of the Lease; in a Pod always the Pod's
     #[arg(long, value_name = "NAMESPACE", default_value = DEFAULT_NAMESPACE)]
     system_namespace: String,
-    /// Version of the release that this is a part of, for the ClusterOperator
-    #[arg(long, value_name = "VERSION", env = "RELEASE_VERSION", default_value = UNKNOWN_RELEASE)]
-    release_version: String,
     /// A file-based catalog: NAME=image:REFERENCE, NAME=dir:PATH or NAME=https://...; may be repeated. Asked in this order, the
     /// first that has a package provides it
     #[arg(long, value_name = "NAME=WHERE")]
@@ -222,7 +221,7 @@ impl From<Args> for Options {
             metrics_address: args.metrics_bind_address,
             // The Pod's own namespace wins over the flag, as in OpenShift's manager.
             system_namespace: system_namespace(None, &args.system_namespace),
-            release_version: args.release_version,
+            release_version: std::env::var(RELEASE_VERSION).unwrap_or_else(|_| UNKNOWN_RELEASE.to_owned()),
             catalogs: args.catalog,
             catalog_sources: args.catalog_source.into_iter().filter_map(|source| source.0).collect(),
             catalog_authorities: args.catalog_ca,
