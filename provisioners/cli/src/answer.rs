@@ -1,4 +1,4 @@
-//! What a verb says about a BundleDeployment that it has changed, and names as kubectl writes them.
+//! How verbs answer, in each of their forms, and names as kubectl writes them.
 
 use std::io::{self, Write};
 
@@ -7,6 +7,7 @@ use rukpak_crds::BundleDeployment;
 use serde::Serialize;
 
 use crate::args::OutputForm;
+use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::output::{pretty, to_stdout, to_stdout_raw};
 
@@ -27,6 +28,25 @@ pub fn changed(form: OutputForm, deployment: &BundleDeployment, what: &str, exit
             deployment.metadata.managed_fields = None;
             structured(form, &deployment, exit)
         }
+    }
+}
+
+/// Prints an answer in the form that is asked for: by `text`, which is told whether it may be wide, as `names`, or as it is. A line of
+/// `text` is without control characters, but for the colours.
+pub fn print(
+    form: OutputForm,
+    answer: &impl Serialize,
+    text: impl FnOnce(&mut dyn Write, Palette, bool) -> io::Result<()>,
+    names: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    exit: Exit,
+) -> Exit {
+    match form {
+        OutputForm::Text | OutputForm::Wide => {
+            let palette = Palette::of(&io::stdout());
+            to_stdout_raw(|out| text(out, palette, form == OutputForm::Wide), exit)
+        }
+        OutputForm::Name => to_stdout(names, exit),
+        OutputForm::Json | OutputForm::Yaml => structured(form, answer, exit),
     }
 }
 

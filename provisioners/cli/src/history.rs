@@ -5,13 +5,12 @@ use std::io::{self, Write};
 use rukpak_crds::{BundleDeployment, BundleSource, Revision};
 use serde::Serialize;
 
-use crate::answer::{BUNDLES, structured};
+use crate::answer::{self, BUNDLES};
 use crate::args::{DeploymentArgs, OutputForm};
 use crate::cluster::Cluster;
 use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::output::{to_stdout, to_stdout_raw};
 use crate::table;
 
 /// What `--output json` prints.
@@ -36,17 +35,14 @@ async fn history(arguments: &DeploymentArgs) -> Result<Exit, Failure> {
 
 fn print(form: OutputForm, name: &str, deployment: &BundleDeployment) -> Exit {
     let revisions = revisions(deployment);
-    match form {
-        OutputForm::Text | OutputForm::Wide => {
-            let palette = Palette::of(&io::stdout());
-            to_stdout_raw(|out| text(out, palette, name, revisions, form == OutputForm::Wide), Exit::Yes)
-        }
-        OutputForm::Name => to_stdout(|out| names(out, revisions), Exit::Yes),
-        OutputForm::Json | OutputForm::Yaml => {
-            let installed = installed(revisions).map(|revision| revision.revision);
-            structured(form, &History { name, installed, revisions }, Exit::Yes)
-        }
-    }
+    let installed = installed(revisions).map(|revision| revision.revision);
+    answer::print(
+        form,
+        &History { name, installed, revisions },
+        |out, palette, is_wide| text(out, palette, name, revisions, is_wide),
+        |out| names(out, revisions),
+        Exit::Yes,
+    )
 }
 
 /// The revisions of a BundleDeployment, the newest first.

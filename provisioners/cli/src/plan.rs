@@ -15,13 +15,13 @@ use kube::ResourceExt as _;
 use rukpak_crds::{Plan, PlanApproval};
 use serde::Serialize;
 
-use crate::answer::structured;
+use crate::answer::{print, structured};
 use crate::args::{ListPlansArgs, OutputForm, PlanArgs, PlanCommand, PlanVerb};
 use crate::cluster::{self, Cluster};
 use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::output::{to_stdout, to_stdout_raw};
+use crate::output::to_stdout;
 use crate::table;
 
 /// The resource of Plans, with its group.
@@ -56,16 +56,13 @@ async fn list(arguments: &ListPlansArgs) -> Result<Exit, Failure> {
         plan.metadata.managed_fields = None;
     }
     let form = arguments.output.form;
-    Ok(match form {
-        OutputForm::Text | OutputForm::Wide => {
-            let palette = Palette::of(&io::stdout());
-            to_stdout_raw(|out| text(out, palette, &plans, form == OutputForm::Wide), Exit::Yes)
-        }
-        OutputForm::Name => {
-            to_stdout(|out| plans.iter().try_for_each(|plan| writeln!(out, "{PLANS}/{}", plan.name_any())), Exit::Yes)
-        }
-        OutputForm::Json | OutputForm::Yaml => structured(form, &Plans { plans: &plans }, Exit::Yes),
-    })
+    Ok(print(
+        form,
+        &Plans { plans: &plans },
+        |out, palette, is_wide| text(out, palette, &plans, is_wide),
+        |out| plans.iter().try_for_each(|plan| writeln!(out, "{PLANS}/{}", plan.name_any())),
+        Exit::Yes,
+    ))
 }
 
 fn text(out: &mut dyn Write, palette: Palette, plans: &[Plan], is_wide: bool) -> io::Result<()> {

@@ -13,14 +13,13 @@ use rukpak_crds::{BundleDeployment, Condition, ConditionStatus, Conditions as _,
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::answer::{DEPLOYMENTS, structured};
+use crate::answer::{self, DEPLOYMENTS};
 use crate::args::{OutputForm, StatusArgs};
 use crate::cluster::{self, Cluster};
 use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
 use crate::history::source;
-use crate::output::{to_stdout, to_stdout_raw};
 use crate::table::{self, one_line};
 use crate::wait::is_seen;
 
@@ -134,14 +133,13 @@ fn print(form: OutputForm, deployments: &[BundleDeployment], operators: Option<&
     let message = operators.map(|operators| Summary::of(operators).message);
     let status = status(deployments, operators, message.as_deref());
     let exit = if status.successful { Exit::Yes } else { Exit::No };
-    match form {
-        OutputForm::Text | OutputForm::Wide => {
-            let palette = Palette::of(&io::stdout());
-            to_stdout_raw(|out| status.text(out, palette, form == OutputForm::Wide), exit)
-        }
-        OutputForm::Name => to_stdout(|out| status.names(out), exit),
-        OutputForm::Json | OutputForm::Yaml => structured(form, &status, exit),
-    }
+    answer::print(
+        form,
+        &status,
+        |out, palette, is_wide| status.text(out, palette, is_wide),
+        |out| status.names(out),
+        exit,
+    )
 }
 
 fn status<'a>(

@@ -15,14 +15,14 @@ use rukpak_plan::owner::controller;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::answer::{BUNDLES, DEPLOYMENTS, structured};
+use crate::answer::{BUNDLES, DEPLOYMENTS, print};
 use crate::args::{DeploymentArgs, OutputForm};
 use crate::cluster::{self, Cluster};
 use crate::colour::{Palette, Tone};
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
 use crate::history::source;
-use crate::output::{chain, to_stdout_raw};
+use crate::output::chain;
 use crate::table::one_line;
 use crate::wait::Progress;
 
@@ -177,15 +177,7 @@ impl Tree {
         } else {
             Exit::No
         };
-        match form {
-            OutputForm::Text | OutputForm::Wide => {
-                let palette = Palette::of(&io::stdout());
-                // Each line is without control characters, but for the colours.
-                to_stdout_raw(|out| self.text(out, palette, form == OutputForm::Wide), exit)
-            }
-            OutputForm::Name => to_stdout_raw(|out| self.names(out), exit),
-            OutputForm::Json | OutputForm::Yaml => structured(form, self, exit),
-        }
+        print(form, self, |out, palette, is_wide| self.text(out, palette, is_wide), |out| self.names(out), exit)
     }
 
     fn text(&self, out: &mut dyn Write, palette: Palette, is_wide: bool) -> io::Result<()> {

@@ -17,14 +17,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::manifest::Manifest;
-use crate::answer::{DEPLOYMENTS, structured};
+use crate::answer::{DEPLOYMENTS, print};
 use crate::args::{OutputForm, WhyArgs};
 use crate::cluster::{Cluster, Served};
 use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
 use crate::history::source;
-use crate::output::to_stdout_raw;
 use crate::table::{self, one_line};
 use crate::tree::{self, ObjectNode};
 
@@ -167,18 +166,13 @@ impl Why {
 
     fn print(&self, form: OutputForm) -> Exit {
         let exit = if self.bundle_deployment.is_some() { Exit::Yes } else { Exit::No };
-        match form {
-            OutputForm::Text | OutputForm::Wide => {
-                let palette = Palette::of(&io::stdout());
-                // Each line is without control characters, but for the colours.
-                to_stdout_raw(|out| self.text(out, palette, form == OutputForm::Wide), exit)
-            }
-            OutputForm::Name => to_stdout_raw(
-                |out| self.bundle_deployment.iter().try_for_each(|owner| writeln!(out, "{DEPLOYMENTS}/{owner}")),
-                exit,
-            ),
-            OutputForm::Json | OutputForm::Yaml => structured(form, self, exit),
-        }
+        print(
+            form,
+            self,
+            |out, palette, is_wide| self.text(out, palette, is_wide),
+            |out| self.bundle_deployment.iter().try_for_each(|owner| writeln!(out, "{DEPLOYMENTS}/{owner}")),
+            exit,
+        )
     }
 
     fn text(&self, out: &mut dyn Write, palette: Palette, is_wide: bool) -> io::Result<()> {

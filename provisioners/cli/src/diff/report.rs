@@ -9,11 +9,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fields::FieldChange;
-use crate::answer::structured;
+use crate::answer::print;
 use crate::args::OutputForm;
 use crate::colour::{Palette, Tone};
 use crate::exit::Exit;
-use crate::output::to_stdout_raw;
 use crate::table::one_line;
 
 /// Values of more characters are shortened, but with `-o wide`.
@@ -229,15 +228,7 @@ impl Report {
         } else {
             Exit::No
         };
-        match form {
-            OutputForm::Text | OutputForm::Wide => {
-                let palette = Palette::of(&io::stdout());
-                // Each line is without control characters, but for the colours.
-                to_stdout_raw(|out| self.text(out, palette, form == OutputForm::Wide), exit)
-            }
-            OutputForm::Name => to_stdout_raw(|out| self.names(out), exit),
-            OutputForm::Json | OutputForm::Yaml => structured(form, &self, exit),
-        }
+        print(form, &self, |out, palette, is_wide| self.text(out, palette, is_wide), |out| self.names(out), exit)
     }
 
     fn text(&self, out: &mut dyn Write, palette: Palette, is_wide: bool) -> io::Result<()> {

@@ -5,13 +5,12 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::{EXTENSIONS, Line};
-use crate::answer::structured;
-use crate::args::{ListExtensionsArgs, OutputForm};
+use crate::answer::print;
+use crate::args::ListExtensionsArgs;
 use crate::cluster::Cluster;
 use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{to_stdout, to_stdout_raw};
 use crate::table;
 
 /// What `--output json` prints.
@@ -27,16 +26,14 @@ pub(super) async fn list(arguments: &ListExtensionsArgs) -> Result<Exit, Failure
     let extensions: Vec<Line<'_>> = extensions.iter().map(Line::of).collect();
     let exit = if extensions.iter().all(|line| line.is_settled) { Exit::Yes } else { Exit::No };
     let form = arguments.output.form;
-    Ok(match form {
-        OutputForm::Text | OutputForm::Wide => {
-            let palette = Palette::of(&io::stdout());
-            to_stdout_raw(|out| text(out, palette, &extensions, form == OutputForm::Wide), exit)
-        }
-        OutputForm::Name => {
-            to_stdout(|out| extensions.iter().try_for_each(|line| writeln!(out, "{EXTENSIONS}/{}", line.name)), exit)
-        }
-        OutputForm::Json | OutputForm::Yaml => structured(form, &Extensions { extensions }, exit),
-    })
+    let answer = Extensions { extensions };
+    Ok(print(
+        form,
+        &answer,
+        |out, palette, is_wide| text(out, palette, &answer.extensions, is_wide),
+        |out| answer.extensions.iter().try_for_each(|line| writeln!(out, "{EXTENSIONS}/{}", line.name)),
+        exit,
+    ))
 }
 
 fn text(out: &mut dyn Write, palette: Palette, extensions: &[Line<'_>], is_wide: bool) -> io::Result<()> {

@@ -6,13 +6,12 @@ use kube::ResourceExt as _;
 use rukpak_crds::condition::Condition;
 use rukpak_crds::{BundleDeployment, ConditionStatus, Conditions as _, condition};
 
-use crate::answer::{DEPLOYMENTS, structured};
+use crate::answer::{self, DEPLOYMENTS};
 use crate::args::{OutputForm, StatusArgs};
 use crate::cluster::Cluster;
 use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::{Failure, ended};
-use crate::output::{to_stdout, to_stdout_raw};
 use crate::table::{self, count, one_line};
 use crate::wait::is_seen;
 
@@ -27,14 +26,13 @@ pub async fn run(name: &str, arguments: &StatusArgs) -> Exit {
 
 fn print(form: OutputForm, deployment: &BundleDeployment) -> Exit {
     let exit = if is_ready(deployment) { Exit::Yes } else { Exit::No };
-    match form {
-        OutputForm::Text | OutputForm::Wide => {
-            let palette = Palette::of(&io::stdout());
-            to_stdout_raw(|out| text(out, palette, deployment), exit)
-        }
-        OutputForm::Name => to_stdout(|out| writeln!(out, "{DEPLOYMENTS}/{}", deployment.name_any()), exit),
-        OutputForm::Json | OutputForm::Yaml => structured(form, &deployment.status, exit),
-    }
+    answer::print(
+        form,
+        &deployment.status,
+        |out, palette, _| text(out, palette, deployment),
+        |out| writeln!(out, "{DEPLOYMENTS}/{}", deployment.name_any()),
+        exit,
+    )
 }
 
 pub(super) fn is_ready(deployment: &BundleDeployment) -> bool {
