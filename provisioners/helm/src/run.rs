@@ -112,20 +112,18 @@ async fn read_complaint(mut pipe: Option<impl AsyncRead + Unpin>) -> String {
 }
 
 fn sandbox(helm: &Path, folder: &Path, limits: &Limits) -> Sandbox {
+    let resources = Resources {
+        memory_bytes: limits.child_bytes,
+        address_space_bytes: limits.child_bytes + RUNTIME_BYTES,
+        file_bytes: 0,
+        // Go passes over the signal that says so, and the next one tells nothing: the clock is to be first.
+        processor_seconds: limits.check_time.as_secs() + 1,
+        open_files: OPEN_FILES,
+    };
     Sandbox {
-        calls: Calls::Program,
-        writable: Vec::new(),
         readable: vec![folder.to_owned()],
         executable: vec![helm.to_owned()],
-        ports: Vec::new(),
-        resources: Resources {
-            memory_bytes: limits.child_bytes,
-            address_space_bytes: limits.child_bytes + RUNTIME_BYTES,
-            file_bytes: 0,
-            // Go passes over the signal that says so, and the next one tells nothing: the clock is to be first.
-            processor_seconds: limits.check_time.as_secs() + 1,
-            open_files: OPEN_FILES,
-        },
+        ..Sandbox::new(Calls::Program, resources)
     }
 }
 

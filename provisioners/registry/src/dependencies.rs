@@ -133,21 +133,8 @@ mod tests {
         let list = |items: &[(&str, Value)]| {
             items.iter().map(|(kind, value)| Property { kind: (*kind).to_owned(), value: value.clone() }).collect()
         };
-        Bundle {
-            metadata: Metadata {
-                dependencies: list(dependencies),
-                properties: list(properties),
-                ..Metadata::default()
-            },
-            csv: Csv::default(),
-            csv_origin: rukpak_plain::Origin::made_from("test"),
-            other_csvs: rukpak_plain::Few::default(),
-            crds: Vec::new(),
-            others: Vec::new(),
-            warnings: rukpak_plain::Few::default(),
-            limits: rukpak_content::Limits::default(),
-            spent: rukpak_plain::Spent::default(),
-        }
+        let (dependencies, properties) = (list(dependencies), list(properties));
+        Bundle::made_of(Metadata { properties, dependencies, ..Metadata::default() }, Csv::default())
     }
 
     #[test]

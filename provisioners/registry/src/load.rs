@@ -256,3 +256,21 @@ fn count_typed(csv: &Value, origin: &Origin, budget: &mut Budget<'_>) -> Result<
     }
     Ok(())
 }
+
+#[cfg(test)]
+impl Bundle {
+    /// A bundle without other manifests.
+    pub(crate) fn made_of(metadata: Metadata, csv: Csv) -> Self {
+        Self {
+            metadata,
+            csv,
+            csv_origin: Origin::made_from("csv.yaml"),
+            other_csvs: Few::default(),
+            crds: Vec::new(),
+            others: Vec::new(),
+            warnings: Few::default(),
+            limits: Limits::default(),
+            spent: Spent::default(),
+        }
+    }
+}

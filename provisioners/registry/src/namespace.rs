@@ -126,17 +126,7 @@ mod tests {
         };
         let mut csv = Csv::default();
         csv.metadata.annotations = texts(annotations);
-        Bundle {
-            metadata: Metadata { annotations: texts(&[(PACKAGE, package)]), ..Metadata::default() },
-            csv,
-            csv_origin: rukpak_plain::Origin::made_from("csv.yaml"),
-            other_csvs: rukpak_plain::Few::default(),
-            crds: Vec::new(),
-            others: Vec::new(),
-            warnings: rukpak_plain::Few::default(),
-            limits: rukpak_content::Limits::default(),
-            spent: rukpak_plain::Spent::default(),
-        }
+        Bundle::made_of(Metadata { annotations: texts(&[(PACKAGE, package)]), ..Metadata::default() }, csv)
     }
 
     #[test]

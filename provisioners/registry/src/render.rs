@@ -149,18 +149,7 @@ impl Bundle {
 impl RenderOptions {
     /// RukPak's v1alpha1 defaults: the suggested namespace, made if need be; all namespaces are watched.
     pub fn v1alpha1(bundle: &Bundle, certificates: Certificates) -> Self {
-        Self {
-            install_namespace: bundle.suggested_namespace(),
-            target_namespaces: None,
-            with_namespace: true,
-            namespace_template: NamespaceTemplate::default(),
-            certificates,
-            deployment_config: None,
-            object_labels: BTreeMap::new(),
-            api_roles: false,
-            operator_condition: false,
-            places: Places::One,
-        }
+        Self { with_namespace: true, ..Self::into_namespace(bundle.suggested_namespace(), certificates) }
     }
 
     /// OLM v1's: into a namespace that exists already.

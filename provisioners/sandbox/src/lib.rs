@@ -74,6 +74,11 @@ pub enum Error {
 }
 
 impl Sandbox {
+    /// For a process that makes these calls within these bounds, and opens no file, becomes no program and connects to no port.
+    pub fn new(calls: Calls, resources: Resources) -> Self {
+        Self { calls, writable: Vec::new(), readable: Vec::new(), executable: Vec::new(), ports: Vec::new(), resources }
+    }
+
     /// As the argument that [`Self::read`] reads.
     ///
     /// # Errors

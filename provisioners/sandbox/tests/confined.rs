@@ -16,20 +16,16 @@ const SANDBOX: &str = "RUKPAK_SANDBOX";
 const ATTEMPTS: &str = "RUKPAK_ATTEMPTS";
 
 fn sandbox(calls: Calls) -> Sandbox {
-    Sandbox {
+    Sandbox::new(
         calls,
-        writable: Vec::new(),
-        readable: Vec::new(),
-        executable: Vec::new(),
-        ports: Vec::new(),
-        resources: Resources {
+        Resources {
             memory_bytes: 64 * MIB,
             address_space_bytes: 512 * MIB,
             file_bytes: MIB,
             processor_seconds: 5,
             open_files: 32,
         },
-    }
+    )
 }
 
 /// Plays `role` in a child, whose output comes after a mark of our own.

@@ -149,20 +149,16 @@ fn spawn(program: &Path) -> io::Result<(Child, UnixStream)> {
 
 /// Computes and nothing else: its sockets are open already.
 fn sandbox() -> Sandbox {
-    Sandbox {
-        calls: Calls::Compute,
-        writable: Vec::new(),
-        readable: Vec::new(),
-        executable: Vec::new(),
-        ports: Vec::new(),
-        resources: Resources {
+    Sandbox::new(
+        Calls::Compute,
+        Resources {
             memory_bytes: MEMORY_BYTES,
             address_space_bytes: MEMORY_BYTES + LIBRARY_BYTES,
             file_bytes: 0,
             processor_seconds: MOST_WAIT.as_secs(),
             open_files: OPEN_FILES,
         },
-    }
+    )
 }
 
 /// What the child wrote, for an error: one line, without control characters.

@@ -44,20 +44,19 @@ const SYSTEM: [&str; 17] = [
 pub(super) fn sandbox(address: &Address, folder: &Path, roots: &Path, proxies: &[String], limits: &Limits) -> Sandbox {
     let mut readable: Vec<PathBuf> = SYSTEM.map(PathBuf::from).into();
     readable.push(roots.to_owned());
+    let resources = Resources {
+        memory_bytes: limits.child_bytes,
+        // A pack is mapped, and so is the one it is made of.
+        address_space_bytes: LIBRARY_BYTES + limits.child_bytes + 2 * limits.git_bytes,
+        file_bytes: limits.git_bytes + FILE_SLACK_BYTES,
+        processor_seconds: limits.git_time.as_secs() + 1,
+        open_files: OPEN_FILES,
+    };
     Sandbox {
-        calls: Calls::Network,
         writable: vec![folder.to_owned()],
         readable,
-        executable: Vec::new(),
         ports: ports(address, proxies),
-        resources: Resources {
-            memory_bytes: limits.child_bytes,
-            // A pack is mapped, and so is the one it is made of.
-            address_space_bytes: LIBRARY_BYTES + limits.child_bytes + 2 * limits.git_bytes,
-            file_bytes: limits.git_bytes + FILE_SLACK_BYTES,
-            processor_seconds: limits.git_time.as_secs() + 1,
-            open_files: OPEN_FILES,
-        },
+        ..Sandbox::new(Calls::Network, resources)
     }
 }
 

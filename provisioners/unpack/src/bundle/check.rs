@@ -142,20 +142,16 @@ async fn ask(task: &Task, input: File, program: &std::path::Path) -> Result<Repl
 
 /// Computes and nothing else: the content is open already.
 fn sandbox(limits: &Limits) -> Sandbox {
-    Sandbox {
-        calls: Calls::Compute,
-        writable: Vec::new(),
-        readable: Vec::new(),
-        executable: Vec::new(),
-        ports: Vec::new(),
-        resources: Resources {
+    Sandbox::new(
+        Calls::Compute,
+        Resources {
             memory_bytes: limits.child_bytes,
             address_space_bytes: limits.child_bytes + LIBRARY_BYTES,
             file_bytes: 0,
             processor_seconds: limits.check_time.as_secs(),
             open_files: OPEN_FILES,
         },
-    }
+    )
 }
 
 /// The beginning of what a pipe brings. What comes after that is not waited for.
