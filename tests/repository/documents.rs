@@ -8,7 +8,7 @@ use regex::Regex;
 use rukpak_tests::tools::{self, workspace_folder};
 
 /// Files that write reasons of conditions and of Events.
-const REASONS: [&str; 11] = [
+const REASONS: [&str; 12] = [
     "crds/src/condition.rs",
     "crds/src/platform_operator/summary.rs",
     "provisioners/plan/src/status.rs",
@@ -16,6 +16,7 @@ const REASONS: [&str; 11] = [
     "provisioners/install/src/deployment/news.rs",
     "provisioners/install/src/deployment/report.rs",
     "provisioners/platform/src/cluster_operator/aggregate.rs",
+    "provisioners/platform/src/context.rs",
     "provisioners/platform/src/events.rs",
     "provisioners/platform/src/operator/report.rs",
     "provisioners/platform/src/operator/upgrade.rs",
