@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::health::{self, Health};
 use crate::kind::Identity;
-use crate::plan::{Missing, Need};
+use crate::missing::{Missing, Need};
 use crate::{Fingerprint, Kind, MissingKind, Phase, Plan, Release, fingerprint};
 
 /// An object as we applied it.

@@ -23,8 +23,8 @@ use rukpak_crds::plan::{
 use rukpak_plain::Object;
 use serde_json::json;
 
-use crate::memory::{Problem, Stage};
 use crate::observed::Observed;
+use crate::problem::{Problem, Stage};
 use crate::resolve::Why;
 use crate::{Owner, Release, owner};
 

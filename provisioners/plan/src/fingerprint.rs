@@ -13,7 +13,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::kind::is_job;
-use crate::plan::{Missing, Need};
+use crate::missing::{Missing, Need};
 use crate::{Owner, fields, opt_out};
 
 /// The fingerprint of one object: 64 bytes or so, held instead of the object.

@@ -10,8 +10,8 @@ use rukpak_plain::ObjectKey;
 use serde_json::Value;
 
 use crate::Release;
-use crate::memory::{Problem, Stage};
 use crate::observed::{Observed, duration};
+use crate::problem::{Problem, Stage};
 use crate::resolve::Why;
 
 /// The version in which an OperatorCondition is read: in OLM's `v1` an operator writes only the status.

@@ -15,12 +15,13 @@ use serde_json::{Value, json};
 
 use crate::Owner;
 use crate::kind::{MissingKind, is_job};
+use crate::missing::{Missing, Need};
 use crate::observed::Observed;
 use crate::owner_metadata::OwnerMetadata;
-use crate::plan::{DeclaredTwice, Missing, Need, Served, Step, step};
 use crate::prune::{Guard, guard};
 use crate::record;
 use crate::resolve::{Live, Why};
+use crate::step::{DeclaredTwice, Served, Step, step};
 
 /// The annotation that makes an object of a chart a hook, with its events.
 pub const HOOK: &str = "helm.sh/hook";

@@ -16,9 +16,9 @@ use crate::applied::Applied;
 use crate::approval::Question;
 use crate::conflict::Repairs;
 use crate::fields::Taken;
+use crate::missing::{Missing, missing_text};
 use crate::observed::Observed;
 use crate::opt_out::Ignored;
-use crate::plan::{Missing, missing_text};
 use crate::prune::Pruning;
 use crate::record::Records;
 use crate::resolve::Why;
@@ -26,7 +26,8 @@ use crate::retry::{self, Class};
 use crate::rewrite::Rewrite;
 use crate::{Format, Plan, Release, decide};
 
-pub use self::failure::{Asked, Failure, Problem, Reason, Stage, deadline};
+pub use self::failure::{Asked, Failure, Reason, deadline};
+pub use crate::problem::{Problem, Stage};
 
 /// Owned by the reconcile that runs. What belongs together is changed together, here and below: others tell what they learn.
 #[derive(Clone, Debug, Default)]

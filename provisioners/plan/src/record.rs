@@ -17,9 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::applied::Objects;
-use crate::memory::{Installation, Memory};
-use crate::plan::{Missing, Need};
+use crate::missing::{Missing, Need};
 use crate::{Plan, Release};
 
 /// An object that a release declares.
@@ -46,7 +44,7 @@ const fn is_false(value: &bool) -> bool {
 }
 
 impl DeclaredObject {
-    fn of(key: &ObjectKey, optional: bool) -> Self {
+    pub(crate) fn of(key: &ObjectKey, optional: bool) -> Self {
         let ObjectKey { group, kind, namespace, name } = key.clone();
         Self { group, kind, namespace, name, optional }
     }
@@ -62,7 +60,7 @@ impl Plan {
     }
 }
 
-fn missing_objects(missing: &[Missing]) -> impl Iterator<Item = DeclaredObject> {
+pub(crate) fn missing_objects(missing: &[Missing]) -> impl Iterator<Item = DeclaredObject> {
     missing.iter().filter_map(|missing| match &missing.need {
         Need::Object(key) => Some(DeclaredObject::of(key, false)),
         Need::Optional(key) => Some(DeclaredObject::of(key, true)),
@@ -149,38 +147,6 @@ const fn is_zero(value: &usize) -> bool {
 /// So many of each are listed.
 pub const LISTED: usize = 100;
 
-impl Standing {
-    /// Returns how the objects of the installed release stand; `None` while it is not known to be applied.
-    pub fn of(memory: &Memory, objects: &Objects) -> Option<Self> {
-        let Installation::Applied { applied, differences, .. } = memory.installation() else { return None };
-        let is_contested = |key: &&ObjectKey| memory.is_contested(key);
-        let is_paused = |key: &&ObjectKey| differences.paused.contains(*key);
-        let contested = objects.keys().filter(|key| is_contested(key) && !is_paused(key));
-        let mut standing = Self {
-            current: objects.keys().filter(|key| !is_contested(key) && !is_paused(key)).count(),
-            missing: missing_objects(applied.missing()).collect(),
-            contested: contested.map(|key| DeclaredObject::of(key, false)).collect(),
-            paused: differences.paused.iter().map(|key| DeclaredObject::of(key, false)).collect(),
-            kept: differences.kept.clone(),
-            used: differences.used.clone(),
-            omitted: 0,
-        };
-        standing.omitted = cut(&mut standing.missing)
-            + cut(&mut standing.contested)
-            + cut(&mut standing.paused)
-            + cut(&mut standing.kept)
-            + cut(&mut standing.used);
-        Some(standing)
-    }
-}
-
-/// Returns the number of items that are cut off.
-fn cut<T>(list: &mut Vec<T>) -> usize {
-    let omitted = list.len().saturating_sub(LISTED);
-    list.truncate(LISTED);
-    omitted
-}
-
 /// Returns the name of the record of a release of the BundleDeployment `deployment`, which is the same for the same content and
 /// settings.
 pub fn name(deployment: &str, release: &ReleaseRecord) -> String {
@@ -210,96 +176,9 @@ pub struct Recorded {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
     /// What a release declares, until its record is written.
-    declared: Option<(Release, Vec<DeclaredObject>)>,
+    pub declared: Option<(Release, Vec<DeclaredObject>)>,
     /// What changes in them, as it was written last, by their names.
-    written: BTreeMap<String, Recorded>,
-}
-
-impl Memory {
-    /// Notes what a release declares, until its record is written.
-    pub fn declare(&mut self, deployment: &str, plan: &Plan) {
-        if !self.records.written.contains_key(&name(deployment, &plan.release.record())) {
-            self.records.declared = Some((plan.release.clone(), plan.declared_objects()));
-        }
-    }
-
-    /// The record of the release that was declared last is written.
-    pub fn learn_recorded(&mut self, name: String, recorded: Recorded) {
-        self.records.declared = None;
-        self.records.written.insert(name, recorded);
-    }
-
-    /// What changes in a record is written.
-    pub fn learn_record_changed(&mut self, name: String, recorded: Recorded) {
-        self.records.written.insert(name, recorded);
-    }
-}
-
-/// A record to be written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    /// Name of the ControllerRevision.
-    pub name: String,
-    /// Its data.
-    pub data: Value,
-    /// The rest.
-    pub recorded: Recorded,
-}
-
-/// What is to be written and deleted now that the status is `after`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Due {
-    /// The record of a release that has none yet.
-    pub record: Option<Record>,
-    /// What has changed in the record of the installed release: its name, and all that may change.
-    pub change: Option<(String, Recorded)>,
-    /// Records of revisions that have left the history.
-    pub obsolete: Vec<String>,
-}
-
-/// Decides that. Nothing is due where nothing has changed.
-///
-/// After a restart the record of the installed release is taken for written, and for as it should be: it is noted in `memory`.
-pub fn due(
-    deployment: &str,
-    memory: &mut Memory,
-    objects: &Objects,
-    before: &BundleDeploymentStatus,
-    after: &BundleDeploymentStatus,
-) -> Due {
-    let (was, is) = (records(deployment, before), records(deployment, after));
-    let mut due = Due { obsolete: was.into_keys().filter(|name| !is.contains_key(name)).collect(), ..Due::default() };
-    memory.records.written.retain(|name, _| is.contains_key(name));
-    memory.records.declared.take_if(|(release, _)| !is.contains_key(&name(deployment, &release.record())));
-    let standing = Standing::of(memory, objects);
-    let installed = memory.applied().map(|release| name(deployment, &release.record()));
-    let recorded = |name: &String| Recorded {
-        revision: is.get(name).copied().unwrap_or_default(),
-        standing: standing.clone().filter(|_| installed.as_ref() == Some(name)),
-    };
-    if let Some((release, declared)) = &memory.records.declared {
-        let name = name(deployment, &release.record());
-        due.record = Some(Record { data: data(release, declared), recorded: recorded(&name), name });
-    }
-    let is_new = |name: &String| due.record.as_ref().is_some_and(|record| record.name == *name);
-    if let Some(name) = installed.as_ref().filter(|name| is.contains_key(*name) && !is_new(name)) {
-        let now = recorded(name);
-        let known = memory.records.written.entry(name.clone()).or_insert_with(|| now.clone());
-        if *known != now {
-            due.change = Some((name.clone(), now));
-        }
-    }
-    due
-}
-
-/// The names of the records that a status asks for, with the numbers of their revisions.
-fn records(deployment: &str, status: &BundleDeploymentStatus) -> BTreeMap<String, i64> {
-    let inventory = status.inventory.as_ref();
-    let installed = inventory.and_then(Release::installed).map(|release| release.record());
-    let pending = inventory.and_then(|inventory| inventory.pending.as_ref()).map(|pending| pending.release.clone());
-    let begun = installed.into_iter().chain(pending).map(|release| (release, 0));
-    let history = status.history.iter().map(|revision| (revision.release.clone(), revision.revision));
-    begun.chain(history).map(|(release, number)| (name_of(deployment, &release), number)).collect()
+    pub written: BTreeMap<String, Recorded>,
 }
 
 /// The same release, written in one way: the format may be left out.
@@ -368,30 +247,5 @@ mod tests {
         assert!(names[0] != names[1] && names[0] != names[2], "{names:?}");
         assert!(names[0].starts_with("a-") && names[0].len() == 12, "{names:?}");
         assert_eq!(name(&"a".repeat(253), &release().record()).len(), 253);
-    }
-
-    #[test]
-    fn writes_record_once_and_its_changes_and_deletes_it_with_the_history() {
-        let revision = |release: &Release, number: i64| {
-            json!({"revision": number, "result": "Failed", "time": "2026-01-01T00:00:00Z", "contentDigest": release.record().content_digest,
-                "format": "plain+v0"})
-        };
-        let status =
-            |history: &[Value]| serde_json::from_value::<BundleDeploymentStatus>(json!({"history": history})).unwrap();
-        let (empty, first) = (status(&[]), status(&[revision(&release(), 1)]));
-        let (mut memory, tracked) = (Memory::default(), Objects::new());
-        assert_eq!(due("a", &mut memory, &tracked, &empty, &first), Due::default(), "nothing is known of it");
-
-        memory.records.declared = Some((release(), objects(1)));
-        let record = due("a", &mut memory, &tracked, &empty, &first).record.unwrap();
-        assert_eq!(
-            (record.recorded, record.name.as_str()),
-            (Recorded { revision: 1, standing: None }, &*name("a", &release().record()))
-        );
-        assert_eq!(read(&record.data).unwrap(), objects(1));
-
-        let gone = due("a", &mut memory, &tracked, &first, &empty);
-        assert_eq!(gone, Due { obsolete: vec![record.name], ..Due::default() });
-        assert_eq!(memory.records.declared, None, "it is in no history");
     }
 }

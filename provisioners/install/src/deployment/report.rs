@@ -14,7 +14,8 @@ use rukpak_crds::names::{DELETION_IN_ORDER, FIELD_MANAGER, OBJECT_STATES, OWNER_
 use rukpak_crds::{BundleDeployment, BundleDeploymentStatus, Condition, ConditionStatus};
 use rukpak_plan::decide::next;
 use rukpak_plan::prune::Leaving;
-use rukpak_plan::record::{Due, Record, Recorded, due};
+use rukpak_plan::record::Recorded;
+use rukpak_plan::records::{Due, Record, due};
 use rukpak_plan::retry::{self, Class};
 use rukpak_plan::status::{Report, status};
 use rukpak_runtime::error::Chain;

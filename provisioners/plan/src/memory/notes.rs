@@ -13,8 +13,8 @@ use crate::applied::Objects;
 use crate::approval::Question;
 use crate::conflict::Repairs;
 use crate::fields::Taken;
+use crate::missing::Missing;
 use crate::observed::Observed;
-use crate::plan::Missing;
 use crate::prune::Pruning;
 use crate::rewrite::Rewrite;
 

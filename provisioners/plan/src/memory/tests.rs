@@ -5,8 +5,8 @@ use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus
 use super::*;
 use crate::applied::Objects;
 use crate::kind::MissingKind;
+use crate::missing::Need;
 use crate::observed::{Dependencies, Desired};
-use crate::plan::Need;
 
 fn observed(proxy: Option<Digest>) -> Observed {
     Observed {
