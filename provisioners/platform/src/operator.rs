@@ -5,6 +5,7 @@ mod lookup;
 mod report;
 mod source;
 mod standing;
+mod step;
 mod upgrade;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use rukpak_runtime::status::StatusWriter;
 use rukpak_runtime::warn_first;
 
 use self::deployment::Existing;
+use self::step::UpgradeState;
 use super::context::Context;
 
 /// Why a pass ended early. The next one starts over from what is in the cluster.
@@ -69,7 +71,7 @@ enum Outcome {
     /// The API server refused the BundleDeployment.
     NotCreated { message: String, class: Class },
     /// The BundleDeployment is there.
-    Deployed { deployment: Arc<BundleDeployment>, upgrade: upgrade::UpgradeState },
+    Deployed { deployment: Arc<BundleDeployment>, upgrade: UpgradeState },
 }
 
 /// One pass over a PlatformOperator.
@@ -152,7 +154,7 @@ fn observe(operator: Arc<PlatformOperator>, context: Arc<Context>) -> Result<Opt
         name: operator.name_any(),
         uid: operator.uid().ok_or(Error::NoUid)?,
         writer: StatusWriter::new(&context.client, &*operator, operator.status.as_ref()),
-        epoch: context.catalogs.epoch(source::wanted(&operator, &status)),
+        epoch: context.catalogs.epoch(lookup::wanted(&operator, &status)),
         operator,
         context,
         status,
@@ -220,7 +222,7 @@ impl Pass {
     /// pass would wake the next: so nothing while it is not known where the bundle came from.
     async fn report_first(&mut self, deployment: &Arc<BundleDeployment>) -> Result<(), Error> {
         if self.status.source.is_some() {
-            let upgrade = upgrade::UpgradeState::default();
+            let upgrade = UpgradeState::default();
             self.report(&Outcome::Deployed { deployment: deployment.clone(), upgrade }).await?;
         }
         Ok(())

@@ -18,7 +18,9 @@ use rukpak_runtime::error::Chain;
 use serde_json::{Map, Value, json};
 
 use super::source::{Chosen, Ignored};
-use super::{Error, Outcome, Pass, report, source, upgrade};
+use super::standing::is_owner;
+use super::step::UpgradeState;
+use super::{Error, Outcome, Pass, report, source};
 use crate::outcome::class;
 
 /// The field manager that OpenShift's manager writes with.
@@ -32,11 +34,6 @@ pub(super) enum Existing {
     Leaving(String),
     /// Somebody else's. In words.
     Foreign(String),
-}
-
-/// Whether `deployment` was made for the PlatformOperator with this UID.
-pub(super) fn is_owner(deployment: &BundleDeployment, uid: &str) -> bool {
-    controller(&deployment.metadata).is_some_and(|owner| owner.uid == uid)
 }
 
 /// Looks at what the watch has shown.
@@ -140,7 +137,7 @@ pub(super) async fn create(pass: &mut Pass, chosen: Chosen) -> Result<Option<Out
     Ok(Some(match api.create(&params, &deployment(pass, image, dependencies)).await.map_err(api::Error::from) {
         Ok(made) => {
             record(pass, &made);
-            Outcome::Deployed { deployment: Arc::new(made), upgrade: upgrade::UpgradeState::taken() }
+            Outcome::Deployed { deployment: Arc::new(made), upgrade: UpgradeState::taken() }
         }
         Err(error) if error.is_conflict() => {
             pass.status.source = known;
@@ -171,7 +168,7 @@ fn existing(pass: &Pass, found: BundleDeployment) -> Outcome {
     match classify(pass, Arc::new(found)) {
         Existing::Ours(deployment) => {
             pass.context.unseen.add(&pass.uid);
-            Outcome::Deployed { deployment, upgrade: upgrade::UpgradeState::default() }
+            Outcome::Deployed { deployment, upgrade: UpgradeState::default() }
         }
         Existing::Leaving(message) => Outcome::Waiting(message),
         Existing::Foreign(message) => Outcome::Foreign(message),

@@ -3,10 +3,17 @@
 use futures::FutureExt;
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_crds::{BundleDeployment, PlatformOperatorStatus};
+use rukpak_crds::{BundleDeployment, PlatformOperator, PlatformOperatorStatus};
 
-use super::{Pass, source};
+use super::Pass;
+use crate::catalogs::Wanted;
 use crate::context::{Answer, Question};
+
+/// The catalogs to ask about what is installed: the one that it came from, unless the spec has moved to another one since.
+pub(super) fn wanted<'a>(operator: &'a PlatformOperator, status: &'a PlatformOperatorStatus) -> Wanted<'a> {
+    let origin = status.source.as_ref().map_or(Wanted::Any, |source| Wanted::Origin(&source.catalog));
+    operator.spec.package.catalog.as_deref().map_or(origin, Wanted::Named)
+}
 
 /// Asks for the package. `None` if something else [happened](unless_superseded).
 pub(super) async fn package(pass: &Pass, deployment: Option<&BundleDeployment>) -> Option<Answer> {
@@ -20,7 +27,7 @@ pub(super) async fn package(pass: &Pass, deployment: Option<&BundleDeployment>) 
         epoch: pass.epoch,
     };
     let ask = async move {
-        let wanted = source::wanted(&operator, &status);
+        let wanted = wanted(&operator, &status);
         catalogs.find(&operator.spec.package.name, wanted).await
     };
     let answer = pass.context.questions.ask(&pass.uid, &question, ask.boxed());

@@ -8,7 +8,7 @@ use rukpak_crds::{ActiveBundleDeployment, BundleDeployment, Condition, Condition
 use rukpak_plan::retry::Class;
 
 use super::standing::is_current;
-use super::upgrade::{Step, UpgradeState};
+use super::step::{Step, UpgradeState};
 use super::{Outcome, Pass};
 use crate::context::PACKAGE_NOT_UNIQUE;
 use crate::policies::Verified;

@@ -5,13 +5,14 @@ use kube::{Resource, ResourceExt};
 use rukpak_catalog::check::{self, Refusal};
 use rukpak_catalog::choose::{self, Choice, Request};
 use rukpak_catalog::{Bundle, Range, version};
-use rukpak_crds::{ChosenSource, DependencyPolicy, PlatformOperator, PlatformOperatorStatus, names};
+use rukpak_crds::{ChosenSource, DependencyPolicy, PlatformOperator, names};
 use rukpak_plan::retry::Class;
 use rukpak_resolver::set::Needy;
 use rukpak_runtime::api;
 
-use super::{Pass, deployment, lookup};
-use crate::catalogs::{self, Found, Wanted};
+use super::standing::is_owner;
+use super::{Pass, lookup};
+use crate::catalogs::{self, Found};
 use crate::dependencies::Dependent;
 use crate::dependencies::obtain::Asking;
 use crate::image::{self, Tag};
@@ -88,12 +89,6 @@ pub(super) fn request(operator: &PlatformOperator) -> Result<Request, version::E
     let package = &operator.spec.package;
     let range = package.version.as_deref().map(Range::parse).transpose()?;
     Ok(Request { channel: package.channel.clone(), range })
-}
-
-/// The catalogs to ask about what is installed: the one that it came from, unless the spec has moved to another one since.
-pub(super) fn wanted<'a>(operator: &'a PlatformOperator, status: &'a PlatformOperatorStatus) -> Wanted<'a> {
-    let origin = status.source.as_ref().map_or(Wanted::Any, |source| Wanted::Origin(&source.catalog));
-    operator.spec.package.catalog.as_deref().map_or(origin, Wanted::Named)
 }
 
 /// Chooses from the catalogs. `None` if something else happened to the PlatformOperator meanwhile.
@@ -229,7 +224,7 @@ fn rank(pass: &Pass, operator: &PlatformOperator) -> (bool, Option<jiff::Timesta
 fn has_deployment(pass: &Pass, operator: &PlatformOperator) -> bool {
     let uid = operator.uid().unwrap_or_default();
     match pass.context.deployments.get(&ObjectRef::new(&operator.name_any())) {
-        Some(deployment) => deployment::is_owner(&deployment, &uid),
+        Some(deployment) => is_owner(&deployment, &uid),
         None => pass.context.unseen.contains(&uid),
     }
 }

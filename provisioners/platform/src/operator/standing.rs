@@ -1,10 +1,16 @@
-//! How far the BundleDeployment of a PlatformOperator is, as its status says. From memory.
+//! Whose a BundleDeployment is, and how far, as it says itself. From memory.
 
 use kube::Resource;
 use rukpak_crds::condition::{Conditions, HAS_VALID_BUNDLE, INSTALLED, READY, reason};
 use rukpak_crds::{BundleDeployment, Condition, ConditionStatus};
+use rukpak_plan::owner::controller;
 
 use super::Pass;
+
+/// Whether `deployment` was made for the PlatformOperator with this UID.
+pub(super) fn is_owner(deployment: &BundleDeployment, uid: &str) -> bool {
+    controller(&deployment.metadata).is_some_and(|owner| owner.uid == uid)
+}
 
 /// Whether the last step is complete: nothing is built on a version that does not run.
 pub(super) fn is_in_order(pass: &Pass, deployment: &BundleDeployment) -> bool {
