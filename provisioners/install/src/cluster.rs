@@ -101,6 +101,11 @@ impl Cluster {
     pub async fn deployment(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
         Ok(self.deployments.get_metadata_opt(name).await?.map(|found| found.metadata))
     }
+
+    /// The whole of it.
+    pub async fn declared(&self, name: &str) -> Result<Option<BundleDeployment>, Error> {
+        Ok(self.deployments.get_opt(name).await?)
+    }
 }
 
 /// Sends every read of objects that bundles have, with the controller's own rights, whoever they are written for. Reads and writes

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use rukpak_crds::{TakeOver, names, olm};
+use rukpak_crds::{BundleDeployment, TakeOver, names, olm};
 use rukpak_plain::ObjectKey;
 
 use crate::kind::is_selected;
@@ -130,6 +131,19 @@ impl Ownership {
 /// The rule of a BundleDeployment that has an object taken over.
 pub fn take_over<'a>(rules: &'a [TakeOver], key: &ObjectKey) -> Option<&'a TakeOver> {
     rules.iter().find(|rule| is_selected(&rule.objects, key))
+}
+
+/// Whether another BundleDeployment, which controls an object, keeps it although a rule of `ours` would take it over: a rule of its own
+/// would take it back, again and again. The one that was created later has it.
+pub fn is_outranked(ours: &BundleDeployment, other: &BundleDeployment, key: &ObjectKey) -> bool {
+    let takes_back = take_over(&other.spec.take_over, key).is_some_and(|rule| rule.controlled);
+    let is_going = other.metadata.deletion_timestamp.is_some();
+    takes_back && !is_going && age(&other.metadata) > age(&ours.metadata)
+}
+
+/// What orders objects by their creation; the UID where that was in the same second.
+fn age(meta: &ObjectMeta) -> (Option<Timestamp>, Option<&str>) {
+    (meta.creation_timestamp.as_ref().map(|created| created.0), meta.uid.as_deref())
 }
 
 fn is_of_crds(rule: &TakeOver) -> bool {
@@ -300,7 +314,8 @@ pub fn owners(meta: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
     meta.owner_references.iter().flatten().filter(|owner| is_deployment(owner))
 }
 
-fn is_deployment(owner: &OwnerReference) -> bool {
+/// Whether an owner is a BundleDeployment.
+pub fn is_deployment(owner: &OwnerReference) -> bool {
     owner.kind == names::OWNER_KIND_VALUE && owner.api_version == OWNER_API_VERSION
 }
 

@@ -149,6 +149,8 @@ pub enum Answer<W, E> {
     Refused(E),
     /// The metadata; `None` if there is no such object.
     Seen(Option<Box<ObjectMeta>>),
+    /// The metadata of an object whose controller keeps it, whatever the rule says: see [`is_outranked`](owner::is_outranked).
+    Kept(Box<ObjectMeta>),
     /// Whether the deployment still asks for the object.
     Wanted(bool),
     /// Whether the object was deleted, or in a trial would be.
@@ -245,6 +247,10 @@ impl<'a> Put<'a> {
             | (Request::Replace(refusal), Answer::Replaced(false)) => Next::End(End::Refused(refusal)),
             (_, Answer::Replaced(true)) if self.task.is_trial => Next::End(End::Replaceable),
             (_, Answer::Seen(Some(metadata))) => self.found(metadata),
+            (_, Answer::Kept(metadata)) => {
+                self.task.take_over = None;
+                self.found(metadata)
+            }
             (_, Answer::Compared(metadata, compared)) => self.compared(metadata, compared),
             (_, Answer::Seen(None) | Answer::Replaced(true)) => self.write(None),
             (_, Answer::Moved(metadata)) => self.write(Some(known(&metadata))),

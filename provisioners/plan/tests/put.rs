@@ -1,6 +1,7 @@
 //! What is sent for one object, whoever it belongs to, driven without a cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rukpak_crds::TakeOver;
 use rukpak_plan::Owner;
 use rukpak_plan::owner::{ForeignOwner, Predecessors};
 use rukpak_plan::put::{Answer, Compared, End, Known, Next, Put, Request, Sharing, Task};
@@ -188,6 +189,27 @@ fn what_is_somebody_elses_is_not_written() {
     assert_eq!(end, End::LeftBehind { uid: "0".into() });
     let going = object(json!({"ownerReferences": reference("app", "1"), "deletionTimestamp": "2026-01-01T00:00:00Z"}));
     assert_eq!(put(How::default(), None, server(Some(going))).1, End::Terminating);
+}
+
+#[test]
+fn what_its_controller_would_take_back_is_not_taken_over() {
+    let (owner, body, rule) = (owner(), json!({}), TakeOver { controlled: true, ..TakeOver::default() });
+    let predecessors = Predecessors { system_namespace: "rukpak-system", extension: None };
+    let task = Task {
+        owner: &owner,
+        predecessors,
+        take_over: Some(&rule),
+        body: &body,
+        sharing: Sharing::Never,
+        is_trial: false,
+        may_replace: false,
+    };
+    let of_other = || Box::new(object(json!({"ownerReferences": reference("other", "2")})));
+    let looked = |answer: Reply| Put::new(task, None).next(Request::Look, answer);
+    let taken = looked(Answer::Seen(Some(of_other())));
+    assert!(matches!(taken, Next::Send(Request::AskWanted(_))), "{taken:?}");
+    let kept = looked(Answer::Kept(of_other()));
+    assert!(matches!(kept, Next::End(End::Foreign(ForeignOwner::Controller { is_deployment: true, .. }))), "{kept:?}");
 }
 
 #[test]

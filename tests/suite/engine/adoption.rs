@@ -57,6 +57,36 @@ async fn the_spec_has_an_object_taken_over_that_nothing_controls() {
     assert_eq!(adopted.data["data"], json!({"mine": "no"}));
 }
 
+/// Each would take it from the other again and again.
+#[tokio::test]
+async fn of_two_deployments_that_take_one_object_over_the_later_one_has_it() {
+    let first = Case::new("takers").await;
+    let second = first.sibling();
+    let target = first.config_map_target("taken");
+    let rules = json!({"spec": {"takeOver": [{"kind": "ConfigMap", "name": "taken", "controlled": true}]}});
+    first.install(&[first.config_map("taken", json!({"by": first.name}))]).await;
+    first.edit("user", &first.target(), rules.clone()).await;
+    second.create(&[second.config_map("taken", json!({"by": second.name}))]).await;
+    second.refused("InstallFailed", "already exists").await;
+    second.edit("user", &second.target(), rules).await;
+
+    // Both may be of one second.
+    let (one, two) = (first.get(&first.target()).await.unwrap(), second.get(&second.target()).await.unwrap());
+    let age = |of: &DynamicObject| (of.metadata.creation_timestamp.as_ref().map(|at| at.0), of.metadata.uid.clone());
+    let (winner, loser, reason) =
+        if age(&one) < age(&two) { (&second, &first, "ReconcileFailed") } else { (&first, &second, "InstallFailed") };
+    let why = format!("it is controlled by BundleDeployment {:?}", winner.name);
+    loser.refused(reason, &why).await;
+    winner.installed().await;
+    winner.stays(&target, Duration::from_secs(3)).await;
+    assert_eq!(winner.until_owned(&target).await.data["data"]["by"], winner.name.as_str());
+    loser.refused(reason, &why).await;
+
+    winner.delete(&winner.target()).await;
+    loser.installed().await;
+    loser.until_owned(&target).await;
+}
+
 #[tokio::test]
 async fn a_foreign_cluster_scoped_object_is_refused_in_the_same_words() {
     let case = Case::new("collide-cluster").await;

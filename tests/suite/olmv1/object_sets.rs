@@ -387,6 +387,8 @@ async fn the_archive_leaves_what_another_set_has_taken_over() {
     second["metadata"]["name"] = json!(name);
     case.create(&second).await;
     case.until_at(&Target::cluster(GROUP, "ClusterObjectSet", &name), succeeded()).await;
+    let words = Expected::is_true("Progressing", "Retrying").saying("revision object collisions in phase 0");
+    case.until_at(&set(&case), words).await;
     case.merge_into(&set(&case), &json!({"spec": {"lifecycleState": "Archived"}})).await;
     case.until_at(&set(&case), Expected::is_false("Progressing", "Archived")).await;
     case.until_gone(&map(&case, "goes")).await;

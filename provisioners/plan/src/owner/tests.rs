@@ -158,6 +158,38 @@ fn a_rule_takes_no_crd_from_another_deployment() {
 }
 
 #[test]
+fn of_two_deployments_that_take_an_object_over_the_later_one_keeps_it() {
+    let deployment = |uid: &str, created: &str, controlled: bool| -> BundleDeployment {
+        serde_json::from_value(json!({
+            "apiVersion": OWNER_API_VERSION, "kind": "BundleDeployment",
+            "metadata": {"name": uid, "uid": uid, "creationTimestamp": created},
+            "spec": {
+                "provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}},
+                "takeOver": [{"kind": "ConfigMap", "name": "x", "controlled": controlled}],
+            },
+        }))
+        .unwrap()
+    };
+    let key = |name: &str| ObjectKey {
+        group: String::new(),
+        kind: "ConfigMap".to_owned(),
+        namespace: Some("n".to_owned()),
+        name: name.to_owned(),
+    };
+    let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
+    let (older, newer) = (deployment("b", early, true), deployment("a", late, true));
+    assert!(is_outranked(&older, &newer, &key("x")));
+    assert!(!is_outranked(&newer, &older, &key("x")));
+    assert!(!is_outranked(&older, &newer, &key("y")), "it does not take that one");
+    let same_second = deployment("c", early, true);
+    assert!(is_outranked(&older, &same_second, &key("x")) && !is_outranked(&same_second, &older, &key("x")));
+    assert!(!is_outranked(&older, &deployment("a", late, false), &key("x")), "it takes nothing back");
+    let (mut going, at) = (newer.clone(), newer.metadata.creation_timestamp);
+    going.metadata.deletion_timestamp = at;
+    assert!(!is_outranked(&older, &going, &key("x")));
+}
+
+#[test]
 fn labels_alone_are_foreign() {
     let labels = json!({"labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "a"}});
     assert_eq!(ownership(labels), Ownership::Foreign(ForeignOwner::Labelled));

@@ -9,7 +9,7 @@ use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_crds::names::{FIELD_MANAGER, FORCE};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::kind::is_crd;
-use rukpak_plan::owner::{ForeignOwner, take_over};
+use rukpak_plan::owner::{self, ForeignOwner, take_over};
 use rukpak_plan::owner_metadata::{creating, updating};
 use rukpak_plan::put::{Answer, Compared, End, Next, Put, Request, Sharing, Task};
 use rukpak_plan::put::{Replacement, has_dependents, may_be_replaced, replacement};
@@ -198,7 +198,10 @@ async fn send(
             body["metadata"]["ownerReferences"] = json!([run.view.owner.reference()]);
             Answer::Moved(Box::new(writer.apply(identity, &body, mode == Mode::DryRun).await?.metadata))
         }
-        Request::Look => Answer::Seen(run.view.reads.reader.metadata(identity).await?.map(Box::new)),
+        Request::Look => match run.view.reads.reader.metadata(identity).await?.map(Box::new) {
+            Some(found) if is_kept(run, step, &found).await? => Answer::Kept(found),
+            found => Answer::Seen(found),
+        },
         Request::AskWanted(_) => Answer::Wanted(run.is_wanted().await?),
         Request::MoveFields(found, entries) => {
             tracing::info!(deployment = %name, object = %identity, "adopting object");
@@ -220,15 +223,25 @@ async fn send(
             writer.extend(identity, found, &run.view.owner, versions, mode == Mode::DryRun).await?;
             Answer::Shared
         }
-        Request::Compare => match run.view.reads.reader.get(identity).await? {
-            Some(live) => {
-                let compared = compare(step, &live);
-                Answer::Compared(Box::new(live.metadata), compared)
-            }
-            None => Answer::Seen(None),
-        },
+        Request::Compare => run.view.reads.reader.get(identity).await?.map_or(Answer::Seen(None), |live| {
+            let compared = compare(step, &live);
+            Answer::Compared(Box::new(live.metadata), compared)
+        }),
         Request::Replace(refusal) => replace(run, step, basis, refusal, mode).await?,
     })
+}
+
+/// Whether another BundleDeployment controls the object, and would take it back.
+async fn is_kept(run: &Run, step: &Step, found: &ObjectMeta) -> Result<bool, cluster::Error> {
+    let ours = &run.view.observed.deployment;
+    let is_taken = take_over(&ours.spec.take_over, &step.key).is_some_and(|rule| rule.controlled);
+    let controller = owner::controller(found).filter(|other| other.uid != run.view.owner.uid);
+    let Some(controller) = controller.filter(|other| is_taken && owner::is_deployment(other)) else { return Ok(false) };
+
+    // Asked, not looked up: it may be of another shard.
+    let other = run.context.cluster.declared(&controller.name).await?;
+    let other = other.filter(|other| other.metadata.uid.as_ref() == Some(&controller.uid));
+    Ok(other.is_some_and(|other| owner::is_outranked(ours, &other, &step.key)))
 }
 
 /// How the CRD in the cluster stands to the one of the release.

@@ -14,7 +14,7 @@ use rukpak_plan::memory::{Problem, Stage};
 use rukpak_plan::opt_out::Ignored;
 use rukpak_plan::plan::Missing;
 use rukpak_plan::resolve::{Basis, Why};
-use rukpak_plan::{Fingerprint, Identity, Phase, Plan, Release, Step, fields, opt_out};
+use rukpak_plan::{Fingerprint, Identity, Phase, Plan, Release, Step, fields, opt_out, owner};
 use rukpak_runtime::events::{EventType, News};
 use serde_json::Value;
 
@@ -380,10 +380,12 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
     }
     let uid = live.as_ref().and_then(|live| live.metadata.uid.clone());
     let tracked = run.view.tracker.tracked().objects.get(&step.key).map(|tracked| tracked.fingerprint.clone());
-    // The same object, whatever metadata it lost; another one of that name has to show whose it is.
+    // The same object, whatever metadata it lost; another one of that name, or one that something else controls, has to show whose it is.
+    let is_free =
+        |live: &Written| owner::controller(&live.metadata).is_none_or(|other| other.uid == run.view.owner.uid);
     let known = live
         .as_ref()
-        .filter(|_| uid.is_some() && uid.as_ref() == tracked.as_ref().map(|tracked| &tracked.uid))
+        .filter(|live| is_free(live) && uid.is_some() && uid.as_ref() == tracked.as_ref().map(|tracked| &tracked.uid))
         .map(|live| Known { uid: uid.clone().unwrap_or_default(), version: live.metadata.resource_version.clone() });
     let is_owned = live.as_ref().is_some_and(|live| run.view.owner.owns_fully(&live.metadata));
     // What somebody applied in our name may be another of our controllers' that knows a newer spec.
