@@ -24,6 +24,7 @@ mod revision_sets;
 mod rights;
 mod rollout;
 mod scenarios;
+mod set_contents;
 mod sets;
 mod takeover;
 mod tls;

@@ -1,6 +1,7 @@
 //! The ClusterObjectSet reconciler: resolve -> apply a BundleDeployment for each phase -> report (pure).
 //!
 //! ```text
+//! known       what was read of a set and has not changed since              pure
 //! content     what the phases hold, from the set itself and from Secrets    API server
 //! probes      what is asked of objects, as checks of a BundleDeployment     pure
 //! deployment  the BundleDeployments of the phases, and what they install    API server
@@ -12,6 +13,7 @@
 
 mod content;
 mod deployment;
+mod known;
 mod probes;
 mod report;
 mod start;
@@ -33,7 +35,8 @@ use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 
-use self::report::Report;
+use self::known::{Known, KnownSets};
+use self::report::{PhaseState, Report};
 use super::cluster_catalog::changed;
 use super::events::Events;
 use super::finalizers;
@@ -54,6 +57,7 @@ pub(crate) struct Context {
     /// Where the content of BundleDeployments lies.
     pub system_namespace: String,
     pub failures: Failures,
+    pub known: KnownSets,
     /// Of what was written of sets and of BundleDeployments, whoever they are of.
     pub written: Arc<WrittenVersions>,
     pub events: Arc<Events>,
@@ -134,24 +138,44 @@ async fn outcome(set: &ClusterObjectSet, context: &Context) -> (Report, Option<C
 
 /// Has the objects installed: the BundleDeployments are made in their order, and wait for one another.
 async fn install(set: &ClusterObjectSet, context: &Context) -> Result<Report, Fault> {
+    let stamps = content::stamps(set, context).await?;
+    if let Some(known) = context.known.of(set, &stamps)
+        && let Some(states) = standing(set, &known, context).await?
+    {
+        return Ok(Report::Phases { states, observed: known.observed.clone() });
+    }
+
     let phases = content::resolve(set, context).await?;
     let observed = content::observed(set, &phases)?;
-    let filled = phases.iter().filter(|phase| !phase.objects.is_empty());
-    let checked = filled.map(|phase| {
-        let checks = probes::checks(&set.spec.progression_probes, &phase.objects);
-        checks.map(|checks| (phase, checks))
-    });
-    // All of them before anything is applied.
-    let checked = checked.collect::<Result<Vec<_>, Fault>>()?;
-
-    let mut states = Vec::with_capacity(phases.len());
+    let mut wanted = Vec::with_capacity(phases.len());
     let mut before: Option<String> = None;
-    for (phase, checks) in checked {
-        let deployment = deployment::keep(set, phase, (checks, before.take()), context).await?;
-        states.push(report::phase(phase.index, &phase.name, &deployment));
-        before = Some(deployment.name_any());
+    for phase in phases.iter().filter(|phase| !phase.objects.is_empty()) {
+        let checks = probes::checks(&set.spec.progression_probes, &phase.objects)?;
+        let (next, secrets) = deployment::wanted(set, phase, (checks, before.take()), context)?;
+        before = Some(next.deployment.clone());
+        wanted.push((next, secrets));
     }
+
+    // All of them were looked at before anything is applied.
+    let mut states = Vec::with_capacity(wanted.len());
+    for (wanted, secrets) in &wanted {
+        let deployment = deployment::keep(set, wanted, secrets, context).await?;
+        states.push(report::phase(wanted.index, &wanted.name, &deployment));
+    }
+    let wanted = wanted.into_iter().map(|(wanted, _)| wanted).collect();
+    let generation = set.metadata.generation;
+    context.known.learn(set, Known { generation, stamps, wanted, observed: observed.clone() });
     Ok(Report::Phases { states, observed })
+}
+
+/// How the phases are, if each has its BundleDeployment and what that installs: nothing is read and written then.
+async fn standing(set: &ClusterObjectSet, known: &Known, context: &Context) -> Result<Option<Vec<PhaseState>>, Fault> {
+    let mut states = Vec::with_capacity(known.wanted.len());
+    for wanted in &known.wanted {
+        let Some(deployment) = deployment::standing(set, wanted, context).await? else { return Ok(None) };
+        states.push(report::phase(wanted.index, &wanted.name, &deployment));
+    }
+    Ok(Some(states))
 }
 
 /// Writes the status, and tells of the progress if it is another.

@@ -13,7 +13,7 @@ use super::case::{Case, text};
 
 const GROUP: &str = "olm.operatorframework.io/v1";
 
-fn set(case: &Case<'_>) -> Target {
+pub fn set(case: &Case<'_>) -> Target {
     Target::cluster(GROUP, "ClusterObjectSet", &case.name)
 }
 
@@ -35,7 +35,7 @@ fn inline(object: &Value) -> Value {
     json!({"object": object})
 }
 
-fn config_map(case: &Case<'_>, name: &str, data: &Value) -> Value {
+pub fn config_map(case: &Case<'_>, name: &str, data: &Value) -> Value {
     let metadata = json!({"name": name, "namespace": case.space(), "labels": {"of": name}});
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 }
@@ -70,7 +70,7 @@ async fn trigger(case: &Case<'_>, value: &str) {
 }
 
 /// Waits until the set has succeeded, and is available.
-async fn until_there(case: &Case<'_>) -> DynamicObject {
+pub async fn until_there(case: &Case<'_>) -> DynamicObject {
     case.until_object(&set(case), "a set that has succeeded", |set| succeeded().met_by(set) && available().met_by(set))
         .await
 }
@@ -197,7 +197,7 @@ async fn what_is_wrong_with_a_later_phase_is_told_before_the_first_is_applied() 
 }
 
 /// An immutable Secret with manifests, each in the key of its name.
-fn secret(case: &Case<'_>, manifests: &[Value], immutable: bool) -> Value {
+pub fn secret(case: &Case<'_>, manifests: &[Value], immutable: bool) -> Value {
     let data = manifests.iter().map(|manifest| {
         let name = manifest["metadata"]["name"].as_str().expect("it has one");
         (name.to_owned(), json!(manifest.to_string()))
@@ -208,7 +208,7 @@ fn secret(case: &Case<'_>, manifests: &[Value], immutable: bool) -> Value {
 }
 
 /// A set of one phase with all that the Secret holds in these keys.
-fn of_secret(case: &Case<'_>, keys: &[&str]) -> Value {
+pub fn of_secret(case: &Case<'_>, keys: &[&str]) -> Value {
     let refs: Vec<Value> =
         keys.iter().map(|key| json!({"ref": {"name": "objects", "namespace": case.space(), "key": key}})).collect();
     object(case, vec![("resources", refs)], &json!({}))

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::case::Case;
 
-const MANAGER: &str = "system:serviceaccount:rukpak-system:platform-operators-controller-manager";
+pub const MANAGER: &str = "system:serviceaccount:rukpak-system:platform-operators-controller-manager";
 /// All that it writes, whatever the tests of this suite have it do.
-const WRITES: [&str; 17] = [
+const WRITES: [&str; 18] = [
     "create clusterextensions",
     "create events",
     "create leases",
@@ -17,6 +17,7 @@ const WRITES: [&str; 17] = [
     "create tokenreviews",
     "delete bundledeployments",
     "delete plans",
+    "delete secrets",
     "patch bundledeployments",
     "patch clustercatalogs",
     "patch clustercatalogs/status",

@@ -109,8 +109,8 @@ fn tools_of_upstream_find_what_they_look_for_by_its_names() {
     assert_eq!(named.keys().collect::<Vec<_>>(), usual.keys().collect::<Vec<_>>(), "the rest is as it was");
 }
 
-/// Beside what PlatformOperators need: ClusterExtensions that others depend on, metadata and statuses of OLM's kinds, Secrets, the phases of
-/// archived ClusterObjectSets, sets that show revisions, and questions that are not kept.
+/// Beside what PlatformOperators need: ClusterExtensions that others depend on, metadata and statuses of OLM's kinds, the phases of
+/// ClusterObjectSets with their Secrets, sets that show revisions, and questions that are not kept.
 #[test]
 fn the_manager_writes_little_more() {
     let objects = rendered();
@@ -142,6 +142,7 @@ fn the_manager_writes_little_more() {
         "create tokenreviews",
         "delete bundledeployments",
         "delete clusterobjectsets",
+        "delete secrets",
         "patch clustercatalogs",
         "patch clustercatalogs/status",
         "patch clusterextensions",

@@ -14,6 +14,7 @@ use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
 use serde_json::Value;
 
+use super::known::Stamps;
 use super::{Context, Fault};
 
 /// Largest manifest after it was decompressed. Upstream's bound.
@@ -35,29 +36,46 @@ pub(super) struct Phase {
 }
 
 /// Namespace and name of a Secret.
-type Place = (String, String);
+pub(super) type Place = (String, String);
+
+/// Looks which Secrets the phases name, without what they hold.
+pub(super) async fn stamps(set: &ClusterObjectSet, context: &Context) -> Result<Stamps, Fault> {
+    let mut stamps = Stamps::new();
+    for place in places(set, context) {
+        let api: Api<Secret> = Api::namespaced(context.client.clone(), &place.0);
+        let metadata = there(&place, api.get_metadata_opt(&place.1).await)?.metadata;
+        stamps.insert(place, (metadata.uid, metadata.resource_version));
+    }
+    Ok(stamps)
+}
 
 /// Reads what all phases hold.
 pub(super) async fn resolve(set: &ClusterObjectSet, context: &Context) -> Result<Vec<Phase>, Fault> {
-    let objects = set.spec.phases.iter().flat_map(|phase| &phase.objects);
-    let places: BTreeSet<Place> =
-        objects.filter_map(|object| object.reference.as_ref()).map(|reference| place(reference, context)).collect();
     let mut secrets = BTreeMap::new();
-    for (namespace, name) in places {
-        let api: Api<Secret> = Api::namespaced(context.client.clone(), &namespace);
-        let what = format!("resolving the reference to Secret {namespace}/{name}");
-        match api.get_opt(&name).await.map_err(api::Error::from) {
-            Ok(Some(secret)) => {
-                secrets.insert((namespace, name), secret);
-            }
-            Ok(None) => return Err(Fault::retried(format!("{what}: it is not there"), Class::Transient)),
-            Err(error) => return Err(Fault::of(&what, &error)),
-        }
+    for place in places(set, context) {
+        let api: Api<Secret> = Api::namespaced(context.client.clone(), &place.0);
+        let secret = there(&place, api.get_opt(&place.1).await)?;
+        secrets.insert(place, secret);
     }
     check_immutable(&secrets)?;
     let phases = phases(set, |reference| secrets.get(&place(reference, context)))?;
     check_objects(&phases)?;
     Ok(phases)
+}
+
+fn places(set: &ClusterObjectSet, context: &Context) -> BTreeSet<Place> {
+    let objects = set.spec.phases.iter().flat_map(|phase| &phase.objects);
+    objects.filter_map(|object| object.reference.as_ref()).map(|reference| place(reference, context)).collect()
+}
+
+/// What was found at a place.
+fn there<T>((namespace, name): &Place, found: Result<Option<T>, kube::Error>) -> Result<T, Fault> {
+    let what = format!("resolving the reference to Secret {namespace}/{name}");
+    match found.map_err(api::Error::from) {
+        Ok(Some(found)) => Ok(found),
+        Ok(None) => Err(Fault::retried(format!("{what}: it is not there"), Class::Transient)),
+        Err(error) => Err(Fault::of(&what, &error)),
+    }
 }
 
 fn place(reference: &ObjectReference, context: &Context) -> Place {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
@@ -25,7 +25,7 @@ use rukpak_runtime::api::Error;
 use serde_json::{Value, json};
 
 use super::content::{self, Phase};
-use super::report::Report;
+use super::report::{self, Report};
 use super::{Context, Fault};
 
 /// The field manager of what is written here.
@@ -42,38 +42,109 @@ pub(super) fn owner(deployment: &BundleDeployment) -> Option<&str> {
     owner.map(|owner| owner.name.as_str())
 }
 
-/// Has a phase installed with these checks, once the BundleDeployment of the phase before is ready. Writes nothing if it is so already.
-pub(super) async fn keep(
+/// The BundleDeployment of a phase, as it is to be.
+pub(super) struct Wanted {
+    /// Place of the phase in the spec of the set.
+    pub index: usize,
+    /// Name of the phase.
+    pub name: String,
+    /// Name of the BundleDeployment.
+    pub deployment: String,
+    spec: BundleDeploymentSpec,
+}
+
+/// The BundleDeployment that installs a phase with these checks, once that of the phase before is ready, and the Secrets with the
+/// manifests.
+pub(super) fn wanted(
     set: &ClusterObjectSet,
     phase: &Phase,
     (checks, before): (Vec<HealthCheck>, Option<String>),
     context: &Context,
-) -> Result<Arc<BundleDeployment>, Fault> {
-    let name = phase_deployment_name(&set.name_any(), &phase.name);
-    let secrets = secrets(set, &name, phase, &context.system_namespace)?;
+) -> Result<(Wanted, Vec<Secret>), Fault> {
+    let deployment = phase_deployment_name(&set.name_any(), &phase.name);
+    let secrets = secrets(set, &deployment, phase, &context.system_namespace)?;
     let spec = desired(&secrets, (checks, taken_over(phase)), before);
-    let live = find(set, &name, context).await?;
-    if let Some(live) = live.as_ref().filter(|live| is_applied(&spec, &live.spec) && has_content(live)) {
+    Ok((Wanted { index: phase.index, name: phase.name.clone(), deployment, spec }, secrets))
+}
+
+/// The BundleDeployment, if it is as it is to be and has unpacked what it installs, or still can.
+pub(super) async fn standing(
+    set: &ClusterObjectSet,
+    wanted: &Wanted,
+    context: &Context,
+) -> Result<Option<Arc<BundleDeployment>>, Fault> {
+    let live = find(set, &wanted.deployment, context).await?;
+    let Some(live) = live.filter(|live| is_applied(&wanted.spec, &live.spec)) else { return Ok(None) };
+    if has_content(&live) {
+        return Ok(Some(live));
+    }
+    let api = contents(context);
+    for source in wanted.spec.template.spec.source.config_maps.iter().flatten() {
+        if !is_written(set, source.config_map.name.as_deref().unwrap_or_default(), &api).await? {
+            return Ok(None);
+        }
+    }
+    Ok(Some(live))
+}
+
+/// Has a phase installed. Writes nothing of what is so already.
+pub(super) async fn keep(
+    set: &ClusterObjectSet,
+    wanted: &Wanted,
+    secrets: &[Secret],
+    context: &Context,
+) -> Result<Arc<BundleDeployment>, Fault> {
+    let Wanted { deployment: name, spec, .. } = wanted;
+    let live = find(set, name, context).await?;
+    let standing = live.as_ref().filter(|live| is_applied(spec, &live.spec));
+    if let Some(live) = standing.filter(|live| has_content(live)) {
         return Ok(live.clone());
     }
 
-    for secret in &secrets {
-        let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.system_namespace);
+    let api = contents(context);
+    for secret in secrets {
+        let name = secret.name_any();
+        if is_written(set, &name, &api).await? {
+            continue;
+        }
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        let written = api.patch(&secret.name_any(), &params, &Patch::Apply(secret)).await.map_err(Error::from);
-        written.map_err(|error| Fault::of(&format!("Secret {}", secret.name_any()), &error))?;
+        let written = api.patch(&name, &params, &Patch::Apply(secret)).await.map_err(Error::from);
+        written.map_err(|error| Fault::of(&format!("Secret {name}"), &error))?;
     }
-    if let Some(live) = live.as_ref().filter(|live| is_applied(&spec, &live.spec)) {
+    if let Some(live) = standing {
         return Ok(live.clone());
     }
-    let body = body(set, &name, &spec, live.as_deref());
+    let body = body(set, name, spec, live.as_deref());
     let api: Api<BundleDeployment> = Api::all(context.client.clone());
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    let written = api.patch(&name, &params, &Patch::Apply(body)).await.map_err(Error::from);
+    let written = api.patch(name, &params, &Patch::Apply(body)).await.map_err(Error::from);
     let written = written.map_err(|error| Fault::of(&format!("BundleDeployment {name}"), &error))?;
     context.written.record(&written);
-    tracing::info!(set = %set.name_any(), phase = phase.name, "BundleDeployment of ClusterObjectSet applied");
+    tracing::info!(set = %set.name_any(), phase = wanted.name, "BundleDeployment of ClusterObjectSet applied");
     Ok(Arc::new(written))
+}
+
+/// Where the Secrets with the manifests are.
+fn contents(context: &Context) -> Api<Secret> {
+    Api::namespaced(context.client.clone(), &context.system_namespace)
+}
+
+/// Whether a Secret with manifests is there. Its name tells what it holds, and that it was applied here that it holds nothing else.
+async fn is_written(set: &ClusterObjectSet, name: &str, api: &Api<Secret>) -> Result<bool, Fault> {
+    let found = api.get_metadata_opt(name).await.map_err(Error::from);
+    let found = found.map_err(|error| Fault::of(&format!("Secret {name}"), &error))?;
+    Ok(found.is_some_and(|found| is_of(set, &found.metadata)))
+}
+
+fn is_of(set: &ClusterObjectSet, secret: &ObjectMeta) -> bool {
+    let is_controller =
+        |owner: &OwnerReference| owner.controller == Some(true) && Some(&owner.uid) == set.meta().uid.as_ref();
+    let is_apply = |entry: &ManagedFieldsEntry| {
+        entry.manager.as_deref() == Some(FIELD_MANAGER) && entry.operation.as_deref() == Some("Apply")
+    };
+    secret.deletion_timestamp.is_none()
+        && secret.owner_references.iter().flatten().any(is_controller)
+        && secret.managed_fields.iter().flatten().any(is_apply)
 }
 
 /// Deletes what is installed: all BundleDeployments at once, each of which waits until those that depend on it are gone.
@@ -90,7 +161,36 @@ pub(super) async fn archive(set: &ClusterObjectSet, context: &Context) -> Result
             Err(error) => return Err(Fault::of(&format!("BundleDeployment {}", deployment.name_any()), &error)),
         }
     }
-    Ok(if ours.is_empty() { Report::Archived } else { Report::Archiving })
+    if !ours.is_empty() {
+        return Ok(Report::Archiving);
+    }
+    // A set that is archived never comes back.
+    if !report::is_archived(set) {
+        forget(set, context).await?;
+    }
+    Ok(Report::Archived)
+}
+
+/// Deletes the Secrets with what the phases held: the last one first, so that those that are left are found again.
+async fn forget(set: &ClusterObjectSet, context: &Context) -> Result<(), Fault> {
+    let api = contents(context);
+    for phase in set.status.iter().flat_map(|status| &status.observed_phases) {
+        let deployment = phase_deployment_name(&set.name_any(), &phase.name);
+        let name = |number: usize| content_name(set, &deployment, &phase.digest, number);
+        let mut count = 0;
+        while is_written(set, &name(count), &api).await? {
+            count += 1;
+        }
+        for number in (0..count).rev() {
+            match api.delete(&name(number), &DeleteParams::default()).await.map_err(Error::from) {
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(Fault::of(&format!("Secret {}", name(number)), &error)),
+            }
+        }
+    }
+    context.known.forget(&set.uid().unwrap_or_default());
+    Ok(())
 }
 
 fn is_ours(set: &ClusterObjectSet, deployment: &BundleDeployment) -> bool {
@@ -158,8 +258,7 @@ fn secrets(set: &ClusterObjectSet, deployment: &str, phase: &Phase, namespace: &
         }
     }
 
-    let digest = Digest::sha256(format!("{} {}", set.uid().unwrap_or_default(), phase.digest).as_bytes());
-    let digits = digest.hex().get(..DIGITS).unwrap_or_default();
+    let digest = phase.digest.to_string();
     let secrets = parts.into_iter().enumerate().map(|(number, (_, data))| {
         let mut secret = Secret {
             data: Some(data),
@@ -167,13 +266,19 @@ fn secrets(set: &ClusterObjectSet, deployment: &str, phase: &Phase, namespace: &
             type_: Some(CONTENT_TYPE.to_owned()),
             ..Secret::default()
         };
-        secret.metadata.name = Some(format!("{deployment}-{digits}-{number}"));
+        secret.metadata.name = Some(content_name(set, deployment, &digest, number));
         secret.metadata.namespace = Some(namespace.to_owned());
         secret.metadata.annotations = Some(BTreeMap::from([(CONTENT_OF.to_owned(), deployment.to_owned())]));
         secret.metadata.owner_references = Some(controlled_by(set).into_iter().collect());
         secret
     });
     Ok(secrets.collect())
+}
+
+/// Name of a Secret with manifests of a phase whose content has this digest.
+fn content_name(set: &ClusterObjectSet, deployment: &str, digest: &str, number: usize) -> String {
+    let digest = Digest::sha256(format!("{} {digest}", set.uid().unwrap_or_default()).as_bytes());
+    format!("{deployment}-{}-{number}", digest.hex().get(..DIGITS).unwrap_or_default())
 }
 
 /// Which objects of a phase are taken over where they exist already. A Namespace is used as it is, and does not go with the set.
@@ -292,6 +397,26 @@ mod tests {
         let expected =
             json!([{"kind": "ConfigMap", "name": "b"}, {"kind": "ConfigMap", "name": "c", "controlled": true}]);
         assert_eq!(json!(taken_over(&phase)), expected);
+    }
+
+    #[test]
+    fn a_secret_is_taken_as_it_is_where_it_was_applied_for_the_very_set() {
+        let of = |uid: &str, operation: &str, more: Value| {
+            let mut metadata = json!({
+                "name": "s.p-0123456789-0",
+                "ownerReferences": [{"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterObjectSet", "name": "s", "uid": uid,
+                                     "controller": true}],
+                "managedFields": [{"manager": FIELD_MANAGER, "operation": operation}],
+            });
+            if let (Some(metadata), Value::Object(more)) = (metadata.as_object_mut(), more) {
+                metadata.extend(more);
+            }
+            is_of(&set(), &serde_json::from_value(metadata).unwrap())
+        };
+        assert!(of("u", "Apply", json!({})));
+        assert!(!of("other", "Apply", json!({})), "an earlier set of that name");
+        assert!(!of("u", "Update", json!({})), "nobody knows what is in it");
+        assert!(!of("u", "Apply", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})));
     }
 
     #[test]

@@ -111,6 +111,12 @@ pub(super) fn deadline(set: &ClusterObjectSet) -> Option<Timestamp> {
     set.creation_timestamp()?.0.checked_add(SignedDuration::from_mins(minutes.into())).ok()
 }
 
+/// Whether its objects were gone already when it was last looked at.
+pub(super) fn is_archived(set: &ClusterObjectSet) -> bool {
+    let progress = set.status.as_ref().and_then(|status| status.conditions.find(PROGRESSING));
+    progress.is_some_and(|progress| progress.reason == ARCHIVED)
+}
+
 fn has_succeeded(set: &ClusterObjectSet) -> bool {
     set.status.as_ref().is_some_and(|status| status.conditions.is(SUCCEEDED, ConditionStatus::True))
 }

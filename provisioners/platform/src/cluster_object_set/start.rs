@@ -14,6 +14,7 @@ use rukpak_runtime::watch::Change;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
+use super::known::KnownSets;
 use super::{Context, DEFINITION, deployment, reconcile};
 use crate::events::Events;
 use crate::follow::Optional;
@@ -79,7 +80,8 @@ impl Sets {
         let Self { followed, requests: objects, wake } = self;
         let sets = followed.store.clone();
         let failures = Failures::default();
-        let context = Arc::new(Context { client, deployments, system_namespace, failures, written, events });
+        let known = KnownSets::default();
+        let context = Arc::new(Context { client, deployments, system_namespace, failures, known, written, events });
         let known = CancellationToken::new();
         let both = CancellationToken::new();
         let requests = Requests { objects, filled: both.clone(), tasks: process.reconciles() };
@@ -111,6 +113,7 @@ fn noticed(change: Change<ClusterObjectSet>, wake: &Wake, context: &Context) {
             let uid = object.uid().unwrap_or_default();
             context.written.forget(&uid);
             context.failures.clear(&uid);
+            context.known.forget(&uid);
         }
         Change::Listed { since } => {
             context.written.listed(since, &wake.sets.state());
