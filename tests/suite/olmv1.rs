@@ -10,6 +10,7 @@ mod content;
 mod dependencies;
 mod install;
 mod kills;
+mod kubectl_operator;
 mod metrics;
 mod migrate;
 mod namespaces;

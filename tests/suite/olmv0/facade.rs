@@ -3,7 +3,7 @@
 mod approval;
 pub mod case;
 mod catalogs;
-mod clients;
+pub mod clients;
 mod condition;
 mod deletion;
 mod forged;

@@ -21,11 +21,11 @@ const PACKAGES: &str = "/apis/packages.operators.coreos.com/v1";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// A program that works in the namespace of a case.
-struct Program<'a> {
-    client: &'a Client,
-    space: &'a str,
+pub struct Program<'a> {
+    pub client: &'a Client,
+    pub space: &'a str,
     /// How often it looks.
-    interval: Duration,
+    pub interval: Duration,
 }
 
 /// All of them panic with what the API server says, or with the object where something does not come.
@@ -59,20 +59,20 @@ impl<'a> Program<'a> {
         }
     }
 
-    async fn reads(&self, path: &str) -> Value {
+    pub async fn reads(&self, path: &str) -> Value {
         self.finds(path).await.unwrap_or_else(|| panic!("{path} is not there"))
     }
 
-    async fn lists(&self, path: &str) -> Vec<Value> {
+    pub async fn lists(&self, path: &str) -> Vec<Value> {
         self.reads(path).await["items"].as_array().cloned().expect("a list")
     }
 
-    async fn creates(&self, path: &str, body: &Value) -> Value {
+    pub async fn creates(&self, path: &str, body: &Value) -> Value {
         self.sends(Method::POST, path, Some(body)).await.unwrap_or_else(|error| panic!("POST {path}: {error}"))
     }
 
     /// Reads, changes and updates; again on a conflict.
-    async fn changes(&self, path: &str, change: impl Fn(&mut Value)) {
+    pub async fn changes(&self, path: &str, change: impl Fn(&mut Value)) {
         loop {
             let mut live = self.reads(path).await;
             change(&mut live);
@@ -98,7 +98,7 @@ impl<'a> Program<'a> {
     }
 
     /// Deletes, and looks until it is gone. What a look does not see has not happened: the program would go on waiting.
-    async fn ends(&self, path: &str) {
+    pub async fn ends(&self, path: &str) {
         self.deletes(path).await;
         let gone = async {
             let mut ticks = interval(self.interval);
@@ -110,7 +110,7 @@ impl<'a> Program<'a> {
     }
 
     /// Looks until it is as wanted.
-    async fn awaits(&self, path: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub async fn awaits(&self, path: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut last = None;
         let looks = async {
             let mut ticks = interval(self.interval);
@@ -156,6 +156,6 @@ fn subscription(whose: (&str, &str), spec: &Value) -> Value {
     object(("operators.coreos.com/v1alpha1", "Subscription"), whose, spec, &json!({"lastUpdated": null}))
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
