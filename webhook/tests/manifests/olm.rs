@@ -1,5 +1,6 @@
 //! OLM v1's API on any cluster: `overlays/olm`.
 
+use rukpak_crds::olm::ClusterCatalog;
 use serde_json::{Value, json};
 
 use super::assert_rendered;
@@ -71,6 +72,16 @@ fn catalogs_are_served_under_the_name_that_catalogds_clients_know() {
         // A number: `kubectl operator olmv1 search` forwards a port to it, and reads no names.
         (&json!(443), &json!(8443))
     );
+}
+
+/// It is what upstream's tutorials wait for first.
+#[test]
+fn the_default_catalog_is_upstreams_and_says_nothing_that_nobody_reads() {
+    let objects = keyed(documents(&folder().join("olm-default-catalogs.yaml")));
+    let catalog = get(&objects, "ClusterCatalog", "operatorhubio");
+    let read: ClusterCatalog = serde_json::from_value(catalog.clone()).unwrap();
+    assert_eq!(json!(read.spec)["source"], catalog["spec"]["source"]);
+    assert_eq!(catalog["spec"]["source"]["image"]["ref"], "quay.io/operatorhubio/catalog:latest");
 }
 
 #[test]

@@ -120,6 +120,11 @@ mod tests {
         assert_eq!(good.urls.as_ref().unwrap().base, "https://s/catalogs/c");
         assert!(good.last_unpacked.is_some() && good.resolved_source.is_some());
 
+        // Nobody keeps true what a former owner said.
+        let mut foreign = good.clone();
+        foreign.conditions[0].type_ = "Unpacked".to_owned();
+        assert!(report(&foreign, &failed(false)).conditions.iter().all(|condition| condition.type_ != "Unpacked"));
+
         // What was served is served on.
         let after = report(&good, &failed(false));
         assert_eq!(said(&after), [("Progressing", True, "Retrying", "m"), serving]);
