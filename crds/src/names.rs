@@ -88,6 +88,8 @@ pub const IN_COMMON: &str = "core.rukpak.io/in-common";
 /// Annotation on a BundleDeployment, by its owner: `"true"` has the releases that RukPak v0.16 kept for it (Secrets) deleted, once
 /// everything is taken over (additive).
 pub const DELETE_HELM_RELEASES: &str = "core.rukpak.io/delete-helm-releases";
+/// Annotation on a ClusterCatalog, by its owner: the pull secret of the system namespace with which its image is pulled (additive).
+pub const PULL_SECRET: &str = "core.rukpak.io/pull-secret";
 /// Annotation on a ClusterExtension, by its owner: `"true"` suspends its BundleDeployment (additive).
 pub const SUSPEND: &str = "core.rukpak.io/suspend";
 /// Annotation on a ClusterExtension, by its owner: the deletion policy of its BundleDeployment (additive).

@@ -3,6 +3,7 @@
 //! ```text
 //! decide    is there something to unpack, and when is the tag looked at again    pure
 //! unpack    a reference to stored content                                        network, disk
+//! logins    with which an image is pulled                                        API server
 //! report    what came of it to a status                                          pure
 //! store     content by catalog and digest                                        disk
 //! content   what is stored, for those who choose from it             memory, disk
@@ -13,6 +14,7 @@
 
 pub(crate) mod content;
 mod decide;
+mod logins;
 mod mirror;
 mod report;
 mod start;
@@ -41,10 +43,10 @@ use self::decide::{Next, Unpacked, decide};
 use self::store::{CatalogStore, Stored};
 use super::events::Events;
 use super::finalizers;
-use super::logins::Logins;
 use super::outcome::Error;
 use super::policies::{Verdicts, Verified};
 
+pub(crate) use logins::CatalogLogins;
 pub(crate) use mirror::Mirror;
 pub(crate) use report::changed;
 pub(crate) use start::start;
@@ -59,7 +61,7 @@ pub(crate) struct Context {
     pub catalogs: Store<ClusterCatalog>,
     pub content: Arc<CatalogStore>,
     pub loader: Arc<Loader>,
-    pub logins: Arc<Logins>,
+    pub logins: CatalogLogins,
     pub verdicts: Arc<Verdicts>,
     /// Where clients reach the content: scheme and host; `None` if it is not served.
     pub external: Option<String>,
@@ -198,7 +200,7 @@ async fn outcome(catalog: &ClusterCatalog, context: &Context) -> Outcome {
     let generation = catalog.meta().generation;
     let found = match (decide(image, generation, known.as_ref(), stored.as_deref(), Instant::now()), stored) {
         (Next::Keep, Some(stored)) => stored,
-        (_, stored) => match unpack::unpack(&name, image, stored, context, || context.is_wanted(catalog)).await {
+        (_, stored) => match unpack::unpack(catalog, image, stored, context, || context.is_wanted(catalog)).await {
             Ok(found) => {
                 context.unpacked().insert(uid, Unpacked { generation, at: Instant::now() });
                 found

@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use super::catalogs::{Catalogs, ClusterCatalogs};
+use super::cluster_catalog::CatalogLogins;
 use super::cluster_catalog::store::CatalogStore;
 use super::cluster_extension::Wake;
 use super::cluster_object_set::{self, Sets};
@@ -113,6 +114,7 @@ impl Extensions {
         } = parts;
         let (catalogs, listed, known) = (self.catalogs, self.listed, self.known);
         let told = (written.clone(), events.clone());
+        let logins = CatalogLogins::new(client.clone(), &system_namespace, logins);
         self.sets.start(process, (client.clone(), system_namespace), (deployments.clone(), filled.clone()), told);
         let of_extensions = Arc::new(cluster_extension::Context {
             client: client.clone(),

@@ -30,8 +30,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::args::{CatalogAuthority, ConfiguredCatalog, LEASE, Options};
 use super::catalogs::{Authorities, Catalogs};
-use super::cluster_catalog::Mirror;
 use super::cluster_catalog::store::{self, CatalogStore};
+use super::cluster_catalog::{CatalogLogins, Mirror};
 use super::cluster_operator::{self, About};
 use super::context::{Backoffs, Context, Reservations, Unseen, Wake};
 use super::dependencies::{Dependencies, Stores};
@@ -112,7 +112,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
     serve_catalogs(&mut process, &client, &options, unpacked.clone()).await?;
     let packages = serve_packages(&mut process, &client, &options).await?;
     let stands_by = CancellationToken::new();
-    let mirror = Mirror { content: unpacked.clone(), loader: loading.loader.clone(), logins: loading.logins.clone() };
+    let logins = CatalogLogins::new(client.clone(), &options.system_namespace, loading.logins.clone());
+    let mirror = Mirror { content: unpacked.clone(), loader: loading.loader.clone(), logins };
     let (followed, until) = (Optional::new(client.clone(), cluster_catalog::DEFINITION), stands_by.clone());
     process.spawn(async move {
         mirror.keep(followed, until).await;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use rukpak_tests::catalog::nothing;
+use rukpak_tests::plane::install::SYSTEM_NAMESPACE;
 use rukpak_tests::registry::Cosign;
 use rukpak_tests::verbs::{self, Expected};
-use rukpak_tests::{CatalogImage, Documents, ImageBuilder};
+use rukpak_tests::{CatalogImage, Documents, ImageBuilder, Registry, RegistryOptions};
 use serde_json::json;
 
 use super::case::{Case, catalog, retrying, serving, text};
-use super::world::World;
+use super::world::{World, ca_file};
 
 /// A poll comes after a minute at the earliest.
 const POLLED: Duration = Duration::from_mins(2);
@@ -230,4 +231,31 @@ async fn a_catalog_that_no_policy_covers_is_refused_where_one_is_asked_for_and_k
     assert_eq!(said("image of a catalog is let in"), 1, "{log}");
     // Once for each reason, however often it was tried.
     assert_eq!(said("image of a catalog is refused"), 2, "{log}");
+}
+
+#[tokio::test]
+async fn a_catalog_is_pulled_with_the_login_that_its_annotation_names() {
+    let world = World::new().await;
+    let private = Registry::start(RegistryOptions::private("alice", "hush")).await.expect("the registry starts");
+    let authorities = format!("{}{}", world.registry.ca_pem(), private.ca_pem());
+    std::fs::write(ca_file(&world.plane), authorities).expect("the CA file");
+    world.manager.restart().await.expect("it starts again");
+    world.manager.wait_ready().await.expect("it is ready");
+
+    let case = Case::within(&world, "login").await;
+    let (documents, _) = case.chain(&["1.0.0"]).await;
+    let image = CatalogImage::of(documents).expect("an image");
+    let pushed = image.push(&private, &format!("catalogs/{}", case.name), "v1").await.expect("it takes it");
+    case.create_catalog(&case.name, &json!({"ref": pushed.reference}), &json!({})).await;
+    case.until_at(&catalog(&case.name), retrying("source catalog content: ")).await;
+
+    let login = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": case.name, "namespace": SYSTEM_NAMESPACE},
+        "stringData": {".dockerconfigjson": private.pull_secret_json("alice", "hush")}});
+    case.create(&login).await;
+    let named = |name: &str| json!({"metadata": {"annotations": {"core.rukpak.io/pull-secret": name}}});
+    case.merge_into(&catalog(&case.name), &named("absent")).await;
+    case.until_at(&catalog(&case.name), retrying("get secret rukpak-system/absent")).await;
+    case.merge_into(&catalog(&case.name), &named(&case.name)).await;
+    case.until_at(&catalog(&case.name), serving()).await;
 }

@@ -14,9 +14,9 @@ use rukpak_runtime::watch::Change;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
+use super::logins::CatalogLogins;
 use super::store::CatalogStore;
 use crate::follow::Optional;
-use crate::logins::Logins;
 
 /// Until content that could not be had is asked for again.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 pub(crate) struct Mirror {
     pub content: Arc<CatalogStore>,
     pub loader: Arc<Loader>,
-    pub logins: Arc<Logins>,
+    pub logins: CatalogLogins,
 }
 
 impl Mirror {
@@ -62,8 +62,8 @@ impl Mirror {
 
     /// Makes the content that the status of `catalog` names what is stored.
     async fn take(&self, name: &str, catalog: Option<&ClusterCatalog>, again: &UnboundedSender<String>) {
-        let status = catalog.and_then(|catalog| catalog.status.as_ref());
-        let Some(resolved) = status.and_then(|status| status.resolved_source.as_ref()) else {
+        let found = catalog.and_then(|catalog| Some((catalog, catalog.status.as_ref()?.resolved_source.as_ref()?)));
+        let Some((catalog, resolved)) = found else {
             if let Err(error) = self.content.remove(name).await {
                 tracing::warn!(catalog = name, %error, "stored content cannot be removed");
             }
@@ -74,7 +74,7 @@ impl Mirror {
         if self.content.get(name).is_some_and(|stored| Some(stored.digest.as_str()) == digest) {
             return;
         }
-        if let Err(error) = self.fetch(name, reference).await {
+        if let Err(error) = self.fetch(name, catalog, reference).await {
             tracing::warn!(catalog = name, error, retry_after = ?PAUSE, "content that the leader serves cannot be had");
             let (again, name) = (again.clone(), name.to_owned());
             tokio::spawn(async move {
@@ -84,8 +84,8 @@ impl Mirror {
         }
     }
 
-    async fn fetch(&self, name: &str, reference: &str) -> Result<(), String> {
-        let credentials = self.logins.current().await;
+    async fn fetch(&self, name: &str, of: &ClusterCatalog, reference: &str) -> Result<(), String> {
+        let credentials = self.logins.of(of).await?;
         let stage = self.content.stage().map_err(|error| Chain(&error).to_string())?;
         let folder = stage.path().to_owned();
         let write = move |root: &std::path::Path, limits: &rukpak_content::Limits| Served::write(root, limits, &folder);

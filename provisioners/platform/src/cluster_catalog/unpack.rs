@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use kube::ResourceExt;
 use rukpak_catalog::origin::{self, CONFIGS_LABEL, Revision};
 use rukpak_catalog::served::Served;
-use rukpak_crds::olm::CatalogImage;
 use rukpak_crds::olm::rules::Violation;
+use rukpak_crds::olm::{CatalogImage, ClusterCatalog};
 use rukpak_plan::retry::Class;
 use rukpak_runtime::error::Chain;
 
@@ -19,21 +20,25 @@ pub(super) enum Failure {
     Source { error: Box<origin::Error>, is_pinned: bool },
     /// It cannot be stored.
     Store(store::Error),
+    /// The login that the catalog names cannot be had: why, in words.
+    Login(String),
     /// Nobody wants it any more.
     Superseded,
 }
 
-/// The content that `image` names now: what is stored, if it is that already. It is stored only if `is_wanted` says so still.
+/// The content that the `image` of a catalog names now: what is stored, if it is that already. It is stored only if `is_wanted` says so
+/// still.
 #[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn unpack(
-    name: &str,
+    of: &ClusterCatalog,
     image: &CatalogImage,
     stored: Option<Arc<Stored>>,
     context: &Context,
     is_wanted: impl Fn() -> bool,
 ) -> Result<Arc<Stored>, Failure> {
     let known = stored.as_ref().map(|stored| Revision(stored.digest.clone()));
-    let credentials = context.logins.current().await;
+    let name = of.name_any();
+    let credentials = context.logins.of(of).await.map_err(Failure::Login)?;
     let stage = context.content.stage().map_err(Failure::Store)?;
     let folder = stage.path().to_owned();
     let write = move |root: &std::path::Path, limits: &rukpak_content::Limits| Served::write(root, limits, &folder);
@@ -48,13 +53,13 @@ pub(super) async fn unpack(
                 return Err(Failure::Superseded);
             }
             let packages = catalog.packages.len();
-            let stored = context.content.put(name, &digest, stage, catalog).await.map_err(Failure::Store)?;
+            let stored = context.content.put(&name, &digest, stage, catalog).await.map_err(Failure::Store)?;
             tracing::info!(catalog = name, packages, digest, "ClusterCatalog unpacked");
             if is_wanted() {
                 return Ok(stored);
             }
             // It went while this was written, and whoever was told of it found nothing to remove yet.
-            context.content.remove(name).await.map_err(Failure::Store)?;
+            context.content.remove(&name).await.map_err(Failure::Store)?;
             Err(Failure::Superseded)
         }
     }
@@ -102,6 +107,8 @@ impl Failure {
                 failed(format!("{stage}: {text}"), class)
             }
             Self::Store(error) => failed(format!("error storing fbc: {}", Chain(&error)), Class::Transient),
+            // Whoever mends the Secret is not seen.
+            Self::Login(why) => failed(format!("source catalog content: {why}"), Class::Blocked),
             Self::Superseded => failed("the catalog was changed while it was unpacked".to_owned(), Class::Conflict),
         }
     }
