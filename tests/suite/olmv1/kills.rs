@@ -1,13 +1,15 @@
 //! The manager ends at its writes while a set of five packages is asked about and installed: nothing is written before the yes, and no half
-//! set is called installed. And while a set of upgrades is begun and taken back: all go back. Some of the writes by default, all of them
-//! with `SWEEP=all`.
+//! set is called installed. And while a set of upgrades is begun and taken back: all go back. And while the phases of a ClusterObjectSet
+//! are installed and archived: nothing is left. Some of the writes by default, all of them with `SWEEP=all`.
 
-use rukpak_tests::verbs::unique_name;
+use rukpak_tests::verbs::{Expected, unique_name};
 use rukpak_tests::{Act, Gate, PlatformOptions, TestCa, process, tools};
 use serde_json::json;
 
 use super::case::{Case, installed, text};
 use super::dependencies::{Offer, asked, documents, extend, extension, plan};
+use super::object_sets::{config_map, inline, map, object, set, until_there};
+use super::set_contents::contents;
 use super::sets::{both, broken, lock, until_back};
 use super::world::{World, ca_file};
 
@@ -111,6 +113,31 @@ async fn back_at(world: &World, gate: &Gate, number: usize, act: Act) -> Option<
     ended_while(upgrade, world, (gate, number, act)).await
 }
 
+/// Has a ClusterObjectSet of three phases installed and archived, and the manager end at the write with this number. Returns that write,
+/// if there was one.
+async fn phases_at(world: &World, gate: &Gate, number: usize, act: Act) -> Option<String> {
+    let case = Case::within(world, "phased").await;
+    case.make_space().await;
+    let names = ["first", "second", "third"];
+    let phases = names.map(|name| (name, vec![inline(&config_map(&case, name, &json!({})))]));
+    let set_of_three = object(&case, phases.to_vec(), &json!({}));
+    let life = async {
+        case.create(&set_of_three).await;
+        until_there(&case).await;
+        for name in names {
+            case.get(&map(&case, name)).await;
+        }
+        case.merge_into(&set(&case), &json!({"spec": {"lifecycleState": "Archived"}})).await;
+        case.until_at(&set(&case), Expected::is_false("Progressing", "Archived")).await;
+        for name in names {
+            assert!(case.find(&map(&case, name)).await.is_none(), "{name} is called gone ({number})");
+        }
+        let left = contents(&case).await;
+        assert!(left.is_empty(), "{left:?} ({number})");
+    };
+    ended_while(life, world, (gate, number, act)).await
+}
+
 /// Has the manager end at every `STEP`th write, at all of them with `SWEEP=all`, until there is none; at least at so many.
 async fn end_at_writes(least: usize, at: impl AsyncFn(&World, &Gate, usize, Act) -> Option<String>) {
     let (world, gate) = gated().await;
@@ -134,4 +161,9 @@ async fn a_set_is_whole_at_whatever_write_the_manager_ends() {
 #[tokio::test]
 async fn upgrades_go_back_together_at_whatever_write_the_manager_ends() {
     end_at_writes(2, back_at).await;
+}
+
+#[tokio::test]
+async fn phases_stand_and_go_at_whatever_write_the_manager_ends() {
+    end_at_writes(2, phases_at).await;
 }

@@ -18,7 +18,7 @@ pub fn set(case: &Case<'_>) -> Target {
 }
 
 /// A set with these phases, and what else its spec says.
-fn object(case: &Case<'_>, phases: Vec<(&str, Vec<Value>)>, spec: &Value) -> Value {
+pub fn object(case: &Case<'_>, phases: Vec<(&str, Vec<Value>)>, spec: &Value) -> Value {
     let phases: Vec<Value> =
         phases.into_iter().map(|(name, objects)| json!({"name": name, "objects": objects})).collect();
     let mut set = json!({
@@ -31,7 +31,7 @@ fn object(case: &Case<'_>, phases: Vec<(&str, Vec<Value>)>, spec: &Value) -> Val
     set
 }
 
-fn inline(object: &Value) -> Value {
+pub fn inline(object: &Value) -> Value {
     json!({"object": object})
 }
 
@@ -40,7 +40,7 @@ pub fn config_map(case: &Case<'_>, name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 }
 
-fn map(case: &Case<'_>, name: &str) -> Target {
+pub fn map(case: &Case<'_>, name: &str) -> Target {
     Target::namespaced("v1", "ConfigMap", &case.space(), name)
 }
 

@@ -12,7 +12,7 @@ use super::object_sets::{config_map, of_secret, secret, set, until_there};
 use super::rights::MANAGER;
 
 /// Names of those of the case's set.
-async fn contents(case: &Case<'_>) -> Vec<String> {
+pub async fn contents(case: &Case<'_>) -> Vec<String> {
     let secrets: Api<Secret> = Api::namespaced(case.client.clone(), SYSTEM_NAMESPACE);
     let all = secrets.list_metadata(&ListParams::default()).await.expect("the API server agrees");
     let start = format!("{}.", case.name);
