@@ -47,7 +47,12 @@ fn key(kind: &str, name: &str) -> (String, String) {
 
 #[test]
 fn renders_the_manifests() {
-    for (apis, file) in [("core", "install.yaml"), ("platform", "install-platform.yaml"), ("olm", "install-olm.yaml")] {
+    for (apis, file) in [
+        ("core", "install.yaml"),
+        ("platform", "install-platform.yaml"),
+        ("olm", "install-olm.yaml"),
+        ("olmv0", "install-olmv0.yaml"),
+    ] {
         let path = tools::workspace_folder().join("manifests").join(file);
         let manifests = std::fs::read_to_string(path).expect("it is there");
         let mut expected = objects(&manifests.replace("registry.invalid/rukpak:set-me", IMAGE));
