@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use rukpak_crds::condition::{Conditions as _, HEALTHY, INSTALLED, NewCondition};
+use rukpak_crds::condition::{Conditions as _, HEALTHY, INSTALLED, NewCondition, READY, STALLED};
 use rukpak_crds::olm::cluster_extension::{BundleMetadata, ClusterExtensionStatus, InstallStatus, RevisionStatus};
 use rukpak_crds::olm::{ClusterExtension, PROGRESSING, reason};
 use rukpak_crds::platform_operator::UPGRADE_AVAILABLE;
@@ -21,9 +21,11 @@ const CHANNEL_DEPRECATED: &str = "ChannelDeprecated";
 const BUNDLE_DEPRECATED: &str = "BundleDeprecated";
 
 /// The conditions that are written here. Others are of whoever kept the extension before, and nobody keeps them true any more.
-const OURS: [&str; 8] = [
+const OURS: [&str; 10] = [
     PROGRESSING,
     INSTALLED,
+    READY,
+    STALLED,
     AVAILABLE,
     UPGRADE_AVAILABLE,
     DEPRECATED,
@@ -88,6 +90,7 @@ pub(super) fn status(extension: &ClusterExtension, report: &Report, now: Timesta
     writer.status.conditions.retain(|condition| OURS.contains(&condition.type_.as_str()));
     writer.progressing(&report.progress);
     writer.installed(report);
+    writer.ready(report);
     writer.available(report);
     if !matches!(report.progress, Progress::Unreadable(_)) {
         writer.revisions(&extension.name_any(), report);
@@ -168,6 +171,23 @@ impl Writer {
                 self.set(INSTALLED, False, reason, "No bundle installed");
                 self.status.install = None;
             }
+        }
+    }
+
+    /// Additive, as kstatus reads it: a rollout ends with the one or with the other.
+    fn ready(&mut self, report: &Report) {
+        use ConditionStatus::{False, True};
+        let (progress, reason, message) = of_progress(&report.progress);
+        let ill = report.health.as_ref().filter(|health| health.status == False);
+        match (&report.progress, ill) {
+            (Progress::Succeeded, None) => self.set(READY, True, reason, &message),
+            (Progress::Succeeded, Some(ill)) => self.set(READY, False, PROBE_FAILURE, &ill.message),
+            _ => self.set(READY, False, reason, &message),
+        }
+        if progress == False {
+            self.set(STALLED, True, reason, &message);
+        } else {
+            self.status.conditions.drop_type(STALLED);
         }
     }
 

@@ -81,6 +81,10 @@ fn what_is_said_of_each_situation() {
         };
         assert_eq!(find("Progressing"), Some(progressing), "{report:?}");
         assert_eq!(find("Installed"), Some(expected), "{report:?}");
+        let ready = if report.progress == Progress::Succeeded { True } else { False };
+        assert_eq!(find("Ready"), Some((ready, progressing.1, progressing.2)), "{report:?}");
+        let stalled = (progressing.0 == False).then_some((True, progressing.1, progressing.2));
+        assert_eq!(find("Stalled"), stalled, "{report:?}");
     }
 }
 
@@ -104,6 +108,8 @@ fn conditions_of_a_former_owner_are_dropped() {
         let report = Report { health, ..report(Progress::Succeeded, installed) };
         let status = status(&old, &report, at(1));
         assert!(status.conditions.find("Succeeded").is_none());
+        let is_ill = report.health.as_ref().is_some_and(|health| health.status == False);
+        assert_eq!(status.conditions.is("Ready", True), !is_ill);
         let found = status.conditions.find("Available");
         found.map(|found| (found.status, found.reason.clone(), found.message.clone()))
     };
