@@ -31,7 +31,7 @@ fn writes(case: &Case<'_>) -> usize {
             && text("/objectRef/resource") == "secrets"
             && text("/objectRef/name").starts_with(&start)
     };
-    log.lines().filter_map(|line| serde_json::from_str(line).ok()).filter(is_write).count()
+    log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter(is_write).count()
 }
 
 #[tokio::test]
