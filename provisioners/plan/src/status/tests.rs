@@ -87,7 +87,7 @@ fn ready(observed: &Observed, objects: &Objects) -> (String, String) {
     let applied = Applied::by(&plan, "", objects, |_| false).expect("nothing is missing");
     let mut memory = Memory::default();
     memory.learn_applied(applied, Pruning::Done, Differences::default(), Timestamp::UNIX_EPOCH);
-    let report = status(observed, &memory, objects, Timestamp::UNIX_EPOCH);
+    let report = status(observed, &observed.status, &memory, objects, Timestamp::UNIX_EPOCH);
     let ready = report.status.conditions.find(READY).expect("it is told");
     (ready.reason.clone(), ready.message.clone())
 }
