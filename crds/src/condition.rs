@@ -21,6 +21,8 @@ pub const RECONCILING: &str = "Reconciling";
 /// Nothing will move without a change, as kstatus reads it (additive; absent when false).
 pub const STALLED: &str = "Stalled";
 
+/// `DefinitionDeleted` on BundleDeployments: somebody has deleted CRDs that installations have in common (additive; absent when false).
+pub const DEFINITION_DELETED: &str = "DefinitionDeleted";
 /// `Verified` on Bundles: what the ContentPolicies say of the content (additive).
 pub const VERIFIED: &str = "Verified";
 

@@ -157,6 +157,9 @@ pub fn decide(observed: &Observed, memory: &Memory, now: Timestamp) -> Decision 
     if memory.is_refetching() {
         return Decision::Report;
     }
+    if let Some(repair) = restore(observed, memory, now) {
+        return repair;
+    }
     match memory.installation() {
         Installation::Unknown if observed.was_applied(&release) => match memory.awaits_lists_until() {
             None => Decision::Resume(release),
@@ -208,6 +211,14 @@ pub(crate) fn is_superseded(observed: &Observed, memory: &Memory) -> bool {
         Installation::Applied { .. } => false,
     };
     is_begun && is_under_way && observed.installed().is_some() && observed.rollback_to().is_none()
+}
+
+/// CRDs that somebody has deleted, and wants back, come before an upgrade: its Plan tells what it changes in a release that is whole.
+fn restore(observed: &Observed, memory: &Memory, now: Timestamp) -> Option<Decision> {
+    let release = memory.applied().filter(|release| memory.makes_again() && !is_held(memory, release, now))?;
+    let is_due = |key: &&ObjectKey| observed.is_in_common(key) && !is_repair_held(memory, key, now);
+    let objects: BTreeSet<ObjectKey> = observed.drifted.iter().filter(is_due).cloned().collect();
+    (!objects.is_empty()).then(|| Decision::Repair { release: release.clone(), objects })
 }
 
 /// What is left to do about a release whose objects were all applied.

@@ -46,6 +46,8 @@ pub struct Memory {
     pause: Pause,
     /// Something came in this reconcile that was waited for, and nothing was written since.
     is_unblocked: bool,
+    /// A reconcile was asked for: what somebody has deleted is made again, until nothing is left to repair.
+    makes_again: bool,
     /// Since when the first lists of watches are waited for, after a restart.
     resuming_since: Option<Timestamp>,
     /// Since when an upgrade that was begun waits for the Bundle of the template that came after it.
@@ -177,6 +179,7 @@ impl Memory {
     /// At the beginning of a reconcile: what the news in `observed` end, and what a restart has to be told by the status.
     pub fn refresh(&mut self, observed: &Observed, now: Timestamp) {
         self.follow_clock(now);
+        self.makes_again |= observed.is_requested() && !observed.deployment.spec.suspend;
         if observed.is_unblocked || observed.is_requested() {
             self.failed_upgrade = None;
             self.repairs.values_mut().for_each(Repairs::release);
@@ -408,6 +411,7 @@ impl Memory {
 
     /// Nothing has drifted any more.
     pub fn learn_repaired(&mut self) {
+        self.makes_again = false;
         self.failure.take_if(|failure| failure.problem.stage == Stage::Repair);
     }
 

@@ -214,12 +214,10 @@ impl Observed {
         requested.is_some() && requested != self.status.last_handled_reconcile_at.as_deref()
     }
 
-    /// Whether an object that somebody deletes stays deleted until a reconcile is asked for, or everything is applied: a CRD that
-    /// installations have in common. Whoever deletes it deletes the objects of all of them with it, on purpose, and waits for its end.
-    pub fn leaves_deleted(&self, key: &ObjectKey) -> bool {
+    /// Whether the object is a CRD that installations have in common.
+    pub fn is_in_common(&self, key: &ObjectKey) -> bool {
         let config = self.deployment.spec.config.as_ref();
-        let is_in_common = || config.is_some_and(|config| config.get(SEVERAL_NAMESPACES) == Some(&Value::Bool(true)));
-        is_crd(key) && is_in_common() && !self.is_requested()
+        is_crd(key) && config.is_some_and(|config| config.get(SEVERAL_NAMESPACES) == Some(&Value::Bool(true)))
     }
 
     /// How many revisions are kept.

@@ -4,7 +4,8 @@ mod summary;
 
 use jiff::Timestamp;
 use rukpak_crds::condition::{
-    ConditionStatus, Conditions, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, READY, RECONCILING, reason,
+    ConditionStatus, Conditions, DEFINITION_DELETED, HAS_VALID_BUNDLE, HEALTHY, INSTALLED, NewCondition, READY,
+    RECONCILING, reason,
 };
 use rukpak_crds::{BundleDeploymentStatus, Condition, ContestedField, Progress, ReleasedObject, RevisionResult};
 
@@ -61,7 +62,7 @@ pub fn status(
         complaints,
         are_healthy: are_healthy(objects),
         is_known_unhealthy: !known_complaints(objects).is_empty(),
-        deleted: deleted(observed, objects),
+        deleted: deleted(observed, memory, objects),
         now,
         status: draft.clone(),
     };
@@ -73,6 +74,7 @@ pub fn status(
     writer.progress();
     writer.health();
     writer.contested();
+    writer.definitions();
     writer.suspended();
     writer.unwatched();
     writer.foreign_bundles();
@@ -85,10 +87,13 @@ pub fn status(
     Report { is_settled: summary == Summary::Ready && is_wanted, status: writer.status }
 }
 
-/// Names of the CRDs that somebody has deleted, and that are made again on request.
-fn deleted(observed: &Observed, objects: &Objects) -> Vec<String> {
+/// Names of the CRDs that somebody has deleted, and that are made again on request. What is being applied makes them again by itself.
+fn deleted(observed: &Observed, memory: &Memory, objects: &Objects) -> Vec<String> {
+    if memory.applied().is_none() {
+        return Vec::new();
+    }
     let gone = objects.iter().filter(|(_, tracked)| tracked.health.state == State::NotFound);
-    gone.filter(|(key, _)| observed.leaves_deleted(key)).map(|(key, _)| key.name.clone()).collect()
+    gone.filter(|(key, _)| memory.leaves_deleted(observed, key)).map(|(key, _)| key.name.clone()).collect()
 }
 
 struct Writer<'a> {
@@ -336,6 +341,25 @@ impl Writer<'_> {
         } else {
             self.status.conditions.drop_type(SUSPENDED);
         }
+    }
+
+    /// Whoever has them made again looks here: `Ready` may tell of an upgrade meanwhile that waits for its approval.
+    fn definitions(&mut self) {
+        if self.deleted.is_empty() {
+            self.status.conditions.drop_type(DEFINITION_DELETED);
+            return;
+        }
+        let message = self.deleted_text();
+        self.set(DEFINITION_DELETED, ConditionStatus::True, reason::DEFINITION_DELETED, &message);
+    }
+
+    fn deleted_text(&self) -> String {
+        format!(
+            "CustomResourceDefinition {} was deleted, with all objects of its kind; a new value of the annotation {} has it \
+             made again",
+            bounded(&self.deleted, ", "),
+            rukpak_crds::names::RECONCILE_REQUESTED_AT
+        )
     }
 
     fn unwatched(&mut self) {

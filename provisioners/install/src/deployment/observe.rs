@@ -150,7 +150,9 @@ impl View {
             Some(((*seen.owner).clone(), seen.fingerprint))
         };
         tracked.collect_drift(&self.owner, seen, self.reads.dependents.inherited(&self.owner));
-        let is_left = |key: &&ObjectKey| self.observed.leaves_deleted(key) && self.reads.dependents.get(key).is_none();
+        let is_left = |key: &&ObjectKey| {
+            self.memory.leaves_deleted(&self.observed, key) && self.reads.dependents.get(key).is_none()
+        };
         let drifted = tracked.drifted.iter().filter(|key| !is_left(key)).cloned().collect();
         self.observed.drifted = drifted;
         // What could not be repaired stands as it was applied: the answer was lost, or somebody put it back.

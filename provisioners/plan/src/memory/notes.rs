@@ -176,6 +176,17 @@ impl Memory {
         self.relinquished(key).is_some_and(|fields| !fields.is_empty())
     }
 
+    /// Whether a reconcile was asked for, and something is to be repaired still.
+    pub(crate) fn makes_again(&self) -> bool {
+        self.makes_again
+    }
+
+    /// Whether an object that somebody deletes stays deleted until a reconcile is asked for, or everything is applied: a CRD that
+    /// installations have in common. Whoever deletes it deletes the objects of all of them with it, on purpose, and waits for its end.
+    pub fn leaves_deleted(&self, observed: &Observed, key: &ObjectKey) -> bool {
+        observed.is_in_common(key) && !self.makes_again
+    }
+
     /// Objects that were left in the cluster, as long as no status says so.
     pub fn released(&self) -> &[ReleasedObject] {
         &self.released

@@ -2,7 +2,7 @@
 
 use rukpak_crds::Inventory;
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY, RECONCILING, STALLED, reason};
-use rukpak_crds::names::{DELETION_IN_ORDER, RECONCILE_REQUESTED_AT};
+use rukpak_crds::names::DELETION_IN_ORDER;
 
 use super::{SUSPENDED, Writer, bounded, released_text};
 use crate::decide::{Held, is_load_failure};
@@ -203,14 +203,9 @@ impl Writer<'_> {
                     Summary::Working { reason: reason::PROGRESSING, message }
                 }
             }
-            Installation::Applied { .. } if !self.deleted.is_empty() => Summary::Stalled {
-                reason: reason::DEFINITION_DELETED,
-                message: format!(
-                    "CustomResourceDefinition {} was deleted, with all objects of its kind; a new value of the annotation \
-                     {RECONCILE_REQUESTED_AT} has it made again",
-                    bounded(&self.deleted, ", ")
-                ),
-            },
+            Installation::Applied { .. } if !self.deleted.is_empty() => {
+                Summary::Stalled { reason: reason::DEFINITION_DELETED, message: self.deleted_text() }
+            }
             Installation::Applied { .. } if self.is_known_unhealthy && self.is_late() => Summary::Stalled {
                 reason: reason::PROGRESS_DEADLINE_EXCEEDED,
                 message: bounded(&self.complaints, "\n"),

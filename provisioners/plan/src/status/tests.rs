@@ -12,9 +12,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::applied::{Applied, Tracked};
+use crate::decide::{Decision, decide};
 use crate::health::Health;
-use crate::memory::Differences;
+use crate::memory::{Differences, Problem, Stage};
 use crate::observed::Dependencies;
+use crate::resolve::Why;
+use crate::retry::Class;
 use crate::{Fingerprint, Format, Identity, Kind, Owner, Plan};
 
 const NAME: &str = "pumps.example.com";
@@ -72,8 +75,8 @@ fn objects(state: State) -> Objects {
     [(definition(), tracked)].into()
 }
 
-/// Reason and message of `Ready`.
-fn ready(observed: &Observed, objects: &Objects) -> (String, String) {
+/// What is remembered where this release is installed.
+fn installed(objects: &Objects) -> Memory {
     let plan = Plan {
         release: release(),
         certificates_due: None,
@@ -87,20 +90,74 @@ fn ready(observed: &Observed, objects: &Objects) -> (String, String) {
     let applied = Applied::by(&plan, "", objects, |_| false).expect("nothing is missing");
     let mut memory = Memory::default();
     memory.learn_applied(applied, Pruning::Done, Differences::default(), Timestamp::UNIX_EPOCH);
-    let report = status(observed, &observed.status, &memory, objects, Timestamp::UNIX_EPOCH);
-    let ready = report.status.conditions.find(READY).expect("it is told");
-    (ready.reason.clone(), ready.message.clone())
+    memory
+}
+
+/// Reason and message of the condition of this type, if there is one.
+fn told(type_: &str, observed: &Observed, memory: &Memory, objects: &Objects) -> Option<(String, String)> {
+    let report = status(observed, &observed.status, memory, objects, Timestamp::UNIX_EPOCH);
+    report.status.conditions.find(type_).map(|found| (found.reason.clone(), found.message.clone()))
+}
+
+/// Reason and message of `Ready`.
+fn ready(observed: &Observed, objects: &Objects) -> (String, String) {
+    told(READY, observed, &installed(objects), objects).expect("it is told")
 }
 
 #[test]
 fn a_definition_in_common_stays_deleted_until_a_reconcile_is_asked_for() {
     let common = json!({"severalNamespaces": true});
-    assert!(observed(&common, None, None).leaves_deleted(&definition()));
-    assert!(!observed(&common, None, None).leaves_deleted(&key("", "ConfigMap")), "it has no instances");
-    assert!(!observed(&common, Some("now"), None).leaves_deleted(&definition()), "it is asked for");
-    assert!(observed(&common, Some("now"), Some("now")).leaves_deleted(&definition()), "that was answered");
-    assert!(!observed(&json!({"severalNamespaces": false}), None, None).leaves_deleted(&definition()));
-    assert!(!observed(&Value::Null, None, None).leaves_deleted(&definition()));
+    let is_left = |observed: &Observed, key: &ObjectKey| {
+        let mut memory = Memory::default();
+        memory.refresh(observed, Timestamp::UNIX_EPOCH);
+        memory.leaves_deleted(observed, key)
+    };
+    assert!(is_left(&observed(&common, None, None), &definition()));
+    assert!(!is_left(&observed(&common, None, None), &key("", "ConfigMap")), "it has no instances");
+    assert!(!is_left(&observed(&common, Some("now"), None), &definition()), "it is asked for");
+    assert!(is_left(&observed(&common, Some("now"), Some("now")), &definition()), "that was answered");
+    assert!(!is_left(&observed(&json!({"severalNamespaces": false}), None, None), &definition()));
+    assert!(!is_left(&observed(&Value::Null, None, None), &definition()));
+
+    let mut suspended = observed(&common, Some("now"), None);
+    Arc::make_mut(&mut suspended.deployment).spec.suspend = true;
+    assert!(is_left(&suspended, &definition()), "nothing is written");
+}
+
+#[test]
+fn a_definition_that_was_asked_for_is_tried_until_it_is_there() {
+    let common = json!({"severalNamespaces": true});
+    let mut memory = Memory::default();
+    memory.refresh(&observed(&common, Some("now"), None), Timestamp::UNIX_EPOCH);
+    let answered = observed(&common, Some("now"), Some("now"));
+    memory.refresh(&answered, Timestamp::UNIX_EPOCH);
+    assert!(!memory.leaves_deleted(&answered, &definition()), "it could not be made the first time");
+    memory.learn_repaired();
+    assert!(memory.leaves_deleted(&answered, &definition()), "whoever deletes it after that wants it so");
+}
+
+#[test]
+fn a_definition_that_was_deleted_is_told_and_made_again_before_an_upgrade_that_waits_for_its_approval() {
+    let (mut common, gone) = (observed(&json!({"severalNamespaces": true}), None, None), objects(State::NotFound));
+    let newer = Release::new(Digest::sha256(b"newer"), Format::Registry, None);
+    let (bundle, hash) = ("pump-2".to_owned(), "2".to_owned());
+    common.desired = Desired::Ready { bundle, hash, pin: Pin::default(), release: newer.clone() };
+    let mut memory = installed(&gone);
+    let (stage, message, class) = (Stage::Unapproved, "a Plan waits".to_owned(), Class::Blocked);
+    let problem = Problem { stage, message, class, can_go_back: false };
+    memory.learn_failed(&common, (newer, Why::Upgrade), problem, Timestamp::UNIX_EPOCH);
+    let of = |type_| told(type_, &common, &memory, &gone).map(|(word, _)| word);
+    assert_eq!(of(READY).as_deref(), Some(reason::WAITING_FOR_APPROVAL));
+    assert_eq!(of(DEFINITION_DELETED).as_deref(), Some(reason::DEFINITION_DELETED));
+
+    let mut asked = observed(&json!({"severalNamespaces": true}), Some("now"), None);
+    (asked.desired, asked.drifted) = (common.desired, BTreeSet::from([definition()]));
+    memory.refresh(&asked, Timestamp::UNIX_EPOCH);
+    let repair = Decision::Repair { release: release(), objects: BTreeSet::from([definition()]) };
+    assert_eq!(decide(&asked, &memory, Timestamp::UNIX_EPOCH), repair);
+    memory.repairs_of(&definition()).failed(Class::Transient, Timestamp::UNIX_EPOCH);
+    let decision = decide(&asked, &memory, Timestamp::UNIX_EPOCH);
+    assert!(matches!(decision, Decision::Install { why: Why::Upgrade | Why::First, .. }), "{decision:?}");
 }
 
 #[test]
@@ -109,6 +166,9 @@ fn a_definition_that_was_deleted_is_named_with_what_brings_it_back_whatever_the_
     let (word, message) = ready(&common, &gone);
     assert_eq!(word, reason::DEFINITION_DELETED);
     assert!(message.contains(NAME) && message.contains(names::RECONCILE_REQUESTED_AT), "{message}");
-    assert_eq!(ready(&common, &objects(State::Current)).0, reason::SUCCEEDED);
+    assert_eq!(told(DEFINITION_DELETED, &common, &installed(&gone), &gone), Some((word, message)));
+    let well = objects(State::Current);
+    assert_eq!(ready(&common, &well).0, reason::SUCCEEDED);
+    assert_eq!(told(DEFINITION_DELETED, &common, &installed(&well), &well), None);
     assert_eq!(ready(&observed(&Value::Null, None, None), &gone).0, reason::SUCCEEDED, "it is made again");
 }

@@ -57,6 +57,16 @@ async fn an_upgrade_waits_for_its_own_yes() {
     assert_eq!(names, ("UpgradePending", case.csv_name("1.0.0").as_str()));
     assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.0.0");
     assert_eq!(text(&case.get(&case.csv("1.0.0")).await, "/status/phase"), "Succeeded");
+
+    // What somebody deletes meanwhile comes back without a yes.
+    let definition = packages::definition(&case.package);
+    let before = case.get(&definition).await.metadata.uid;
+    case.delete(&definition).await;
+    let is_new = |object: &DynamicObject| object.metadata.uid != before;
+    case.until_object(&definition, "another one", is_new).await;
+    assert_eq!(case.get(&case.settings()).await.data["data"]["version"], "1.0.0");
+
+    let second = case.until_planned("1.1.0", "RequiresApproval").await;
     approves(&case, &second).await;
     case.until_succeeded("1.1.0").await;
     case.until_gone(&case.csv("1.0.0")).await;

@@ -370,7 +370,7 @@ async fn one(run: &Run, step: &Step, live: Result<Option<Written>, put::Error>) 
         return Ok(Repaired::Paused);
     }
     let is_going = live.as_ref().is_none_or(|live| live.metadata.deletion_timestamp.is_some());
-    if is_going && run.view.observed.leaves_deleted(&step.key) {
+    if is_going && run.view.memory.leaves_deleted(&run.view.observed, &step.key) {
         // It may be gone before the write, which would make it again. As long as the watch shows it, its end is still to be told.
         let mut inbox = run.view.tracker.tracked();
         if run.view.reads.dependents.get(&step.key).is_some() {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use rukpak_crds::BundleDeployment;
-use rukpak_crds::condition::{Conditions as _, READY, reason};
+use rukpak_crds::condition::{ConditionStatus, Conditions as _, DEFINITION_DELETED};
 use rukpak_crds::names::RECONCILE_REQUESTED_AT;
 use rukpak_crds::olmv0::Subscription;
 use rukpak_runtime::api;
@@ -59,9 +59,10 @@ impl Pass {
 /// Pure.
 fn due(deployment: &BundleDeployment, now: Timestamp) -> Due {
     let Some(status) = &deployment.status else { return Due::Nothing };
-    let is_deleted = status.conditions.find(READY).is_some_and(|ready| ready.reason == reason::DEFINITION_DELETED);
+    let is_deleted = status.conditions.is(DEFINITION_DELETED, ConditionStatus::True);
     let asked = deployment.annotations().get(RECONCILE_REQUESTED_AT);
-    if !is_deleted || asked != status.last_handled_reconcile_at.as_ref() {
+    // What is suspended is not written, whoever asks.
+    if !is_deleted || deployment.spec.suspend || asked != status.last_handled_reconcile_at.as_ref() {
         return Due::Nothing;
     }
     // What others wrote there may be no time.
@@ -80,29 +81,36 @@ mod tests {
     use super::*;
     use crate::fixtures::conditions;
 
-    fn deployment(ready: &str, asked: Option<&str>, handled: Option<&str>) -> BundleDeployment {
+    /// `Ready` tells of something else.
+    fn deployment(is_deleted: bool, asked: Option<&str>, handled: Option<&str>) -> BundleDeployment {
+        let told =
+            [("Ready", "Unknown", "WaitingForApproval", ""), (DEFINITION_DELETED, "True", DEFINITION_DELETED, "")];
+        let told = &told[..=usize::from(is_deleted)];
         let annotations: Value = asked.map_or(json!({}), |asked| json!({RECONCILE_REQUESTED_AT: asked}));
         serde_json::from_value(json!({
             "metadata": {"name": "p.ns", "uid": "u", "annotations": annotations},
             "spec": {"provisionerClassName": "c",
                      "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}}},
-            "status": {"conditions": conditions(&[("Ready", "False", ready, "")]), "lastHandledReconcileAt": handled},
+            "status": {"conditions": conditions(told), "lastHandledReconcileAt": handled},
         }))
         .unwrap()
     }
 
     #[test]
     fn a_deleted_definition_is_asked_for_once_and_again_after_a_while() {
-        let of = |ready: &str, asked, handled, second: i64| {
-            due(&deployment(ready, asked, handled), Timestamp::from_second(second).unwrap())
+        let of = |is_deleted, asked, handled, second: i64| {
+            due(&deployment(is_deleted, asked, handled), Timestamp::from_second(second).unwrap())
         };
         let first = Some("1970-01-01T00:01:00Z");
-        assert_eq!(of("Unhealthy", None, None, 60), Due::Nothing);
-        assert_eq!(of("DefinitionDeleted", None, None, 60), Due::Now);
-        assert_eq!(of("DefinitionDeleted", first, None, 60), Due::Nothing, "it is on its way");
-        assert_eq!(of("DefinitionDeleted", first, first, 66), Due::In(Duration::from_secs(4)));
-        assert_eq!(of("DefinitionDeleted", first, first, 70), Due::Now);
-        assert_eq!(of("DefinitionDeleted", Some("me"), Some("me"), 60), Due::Now, "somebody else asked");
-        assert_eq!(of("DefinitionDeleted", first, first, 0), Due::Now, "the clock was put back");
+        assert_eq!(of(false, None, None, 60), Due::Nothing);
+        assert_eq!(of(true, None, None, 60), Due::Now);
+        assert_eq!(of(true, first, None, 60), Due::Nothing, "it is on its way");
+        assert_eq!(of(true, first, first, 66), Due::In(Duration::from_secs(4)));
+        assert_eq!(of(true, first, first, 70), Due::Now);
+        assert_eq!(of(true, Some("me"), Some("me"), 60), Due::Now, "somebody else asked");
+        assert_eq!(of(true, first, first, 0), Due::Now, "the clock was put back");
+        let mut suspended = deployment(true, None, None);
+        suspended.spec.suspend = true;
+        assert_eq!(due(&suspended, Timestamp::UNIX_EPOCH), Due::Nothing, "nobody would answer");
     }
 }
