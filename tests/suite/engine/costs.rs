@@ -61,7 +61,8 @@ fn lists_of_config_maps(requests: &[Request]) -> Vec<&Request> {
 }
 
 /// Without the statuses that say that a Bundle is being unpacked, one of it and one of its deployment, each written only where that
-/// takes a while: how long it takes is the machine's. There is one status of the Bundle else, and two of the deployment.
+/// takes a while: how long it takes is the machine's. There is one status of the Bundle else, and two of the deployment. Nor with the look
+/// for Helm's releases, which is for a deployment that has a status before its first installation.
 fn without_progress(mut requests: Vec<Request>) -> Vec<Request> {
     for (resource, least) in [("bundles", 1), ("bundledeployments", 2)] {
         let is_status = |one: &Request| one.resource == resource && one.uri.contains("/status");
@@ -70,6 +71,11 @@ fn without_progress(mut requests: Vec<Request>) -> Vec<Request> {
             && let Some(first) = requests.iter().position(is_status)
         {
             requests.remove(first);
+            let is_look = |one: &Request| (one.verb.as_str(), one.resource.as_str()) == ("list", "secrets");
+            let look = requests.iter().position(is_look).filter(|_| resource == "bundledeployments");
+            if let Some(look) = look {
+                requests.remove(look);
+            }
         }
     }
     requests

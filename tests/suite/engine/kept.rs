@@ -61,7 +61,15 @@ async fn measure(meter: &Meter, act: impl Future<Output = ()>) -> Counts {
     meter.forget();
     act.await;
     meter.at_rest().await.unwrap_or_else(|error| panic!("{error:#}"));
-    counted(meter.metered().iter().filter(|one| !is_under_way(one)))
+    let metered = meter.metered();
+    let (under_way, others): (Vec<&Metered>, Vec<&Metered>) = metered.iter().partition(|one| is_under_way(one));
+    // A deployment that has a status before its first installation is looked for among Helm's releases.
+    let mut looks = under_way.iter().filter(|one| one.kind.starts_with("patch bundledeployments")).count();
+    counted(others.into_iter().filter(|one| {
+        let is_look = one.kind == "list secrets" && looks > 0;
+        looks -= usize::from(is_look);
+        !is_look
+    }))
 }
 
 /// Whether it writes a status that says that a Bundle is being unpacked. That is told only where it takes a while: how long it takes is
