@@ -110,9 +110,22 @@ fn these_are_the_rules_and_each_has_a_test_here() {
 #[tokio::test]
 async fn without_get_nothing_is_pulled() {
     let scene = Scene::set("get").await;
-    let access = Access::to("get", "", "serviceaccounts").within(SYSTEM_NAMESPACE);
-    let refusal = ("HasValidBundle", "cannot get resource \"serviceaccounts\"");
-    scene.needs(&everything_without("get"), access, &[scene.config_map("a")], refusal).await;
+    let (world, client) = (scene.turn.world, &scene.turn.client);
+    // What anybody may pull is pulled without a look at the ServiceAccount once that named no pull secret.
+    let logins = json!({"auths": {(world.registry.host()): {"username": "somebody", "password": "secret"}}});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": scene.name, "namespace": SYSTEM_NAMESPACE},
+        "stringData": {".dockerconfigjson": logins.to_string()}});
+    verbs::create(client, &secret).await.expect("the administrator may");
+    let mut source = image(&world.push(&scene.name, &bundle(&[scene.config_map("a")])).await);
+    source["image"]["pullSecret"] = json!(scene.name);
+
+    let access = Access::to("get", "", "secrets").within(SYSTEM_NAMESPACE);
+    scene.restrict(&everything_without("get"), access).await;
+    verbs::create(client, &deployment(&scene.name, source)).await.expect("created");
+    scene.is_false("HasValidBundle", "cannot get resource \"secrets\"").await;
+    scene.restore(access).await;
+    scene.installed().await;
 }
 
 #[tokio::test]
