@@ -98,11 +98,11 @@ pub(super) async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Co
     let made = pass.make_version().await;
     let failure = made.as_ref().err().map(|error| Chain(error).to_string());
     pass.report(failure.as_deref()).await?;
+    let restored = pass.restore().await?;
     made?;
     pass.collect().await?;
     let own = components::own(pass.subscription.as_deref(), &pass.versions, &pass.plans);
     components::tell(&pass.deployment, &pass.unit, own, &pass.context).await.map_err(Error::Operator)?;
-    let restored = pass.restore().await?;
     pass.context.failures.clear(&pass.deployment.uid().unwrap_or_default());
     Ok(pass.next(restored))
 }
