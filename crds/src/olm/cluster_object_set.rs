@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Condition;
+use crate::names::SHOWN_RELEASE;
 
 /// ClusterObjectSetSpec defines the desired state of ClusterObjectSet.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -260,6 +261,17 @@ pub struct ObservedPhase {
     /// Digest of its objects: sha256 and the hexadecimal digits.
     #[schemars(length(min = 1, max = 256))]
     pub digest: String,
+}
+
+impl ClusterObjectSet {
+    /// Whether nothing is installed by it: something controls it, or it shows a revision of a ClusterExtension. That holds too once the
+    /// extension is gone, and has left it behind.
+    pub fn is_left_alone(&self) -> bool {
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        let annotations = self.metadata.annotations.as_ref();
+        owners.any(|owner| owner.controller == Some(true))
+            || annotations.is_some_and(|annotations| annotations.contains_key(SHOWN_RELEASE))
+    }
 }
 
 impl ClusterObjectSetSpec {

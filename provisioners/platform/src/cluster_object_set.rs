@@ -28,7 +28,6 @@ use kube::{Client, Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olm::cluster_object_set::LifecycleState;
 use rukpak_crds::olm::{ClusterObjectSet, ClusterObjectSetStatus, PROGRESSING};
-use rukpak_plan::owner::controller;
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
@@ -98,8 +97,8 @@ pub(crate) async fn reconcile(set: Arc<ClusterObjectSet>, context: Arc<Context>)
         finalizers::strip(&context.client, &*set).await.map_err(Error::Metadata)?;
         return Ok(Action::await_change());
     }
-    // A revision that operator-controller made of a ClusterExtension, which has a BundleDeployment of its own by now.
-    if controller(&set.metadata).is_some() {
+    // A revision of a ClusterExtension, which has a BundleDeployment of its own: operator-controller made it, or it shows that.
+    if set.is_left_alone() {
         return Ok(Action::await_change());
     }
 

@@ -201,6 +201,11 @@ async fn a_set_that_shows_a_revision_has_nothing_done() {
     case.delete(&revision(&case, 1)).await;
     case.merge_into(&case.extension(), &json!({"metadata": {"annotations": {"example.com/look": "2"}}})).await;
     until_succeeded(&case, 1).await;
+
+    // Nor is anything done with one that an extension has left behind.
+    case.merge_into(&revision(&case, 1), &json!({"metadata": {"ownerReferences": null}})).await;
+    let phase = Target::bundle_deployment(&format!("{}-1.configuration", case.name));
+    case.holds_for(&phase, "a phase of what is shown", Duration::from_secs(3), |phase| phase.is_none()).await;
     assert_eq!(case.get(&case.settings()).await.metadata.uid, settings.metadata.uid);
 }
 

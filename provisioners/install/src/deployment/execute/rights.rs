@@ -99,13 +99,13 @@ async fn is_of_phase(run: &Run, owner: &OwnerReference) -> Result<bool, Error> {
 
 /// Whether the BundleDeployment is one that `rukpak-platform` makes for the set. Its name may be free: the phases of an archived set are
 /// gone, and those of one that is held up are not there yet. So it has to install what lies in Secrets, which are read for it alone. A set
-/// that something controls, such as one that shows a revision of a ClusterExtension, has none.
+/// that is left alone, such as one that shows a revision of a ClusterExtension, has none.
 fn is_phase_of(set: &ClusterObjectSet, deployment: &BundleDeployment) -> bool {
     let (set_name, name) = (set.name_any(), deployment.name_any());
     let source = &deployment.spec.template.spec.source;
     let entries = source.config_maps.as_deref().unwrap_or_default();
     set.spec.lifecycle_state == LifecycleState::Active
-        && !set.owner_references().iter().any(|owner| owner.controller == Some(true))
+        && !set.is_left_alone()
         && set.spec.phases.iter().any(|phase| phase_deployment_name(&set_name, &phase.name) == name)
         && source.type_ == "configMaps"
         && entries.iter().all(ConfigMapSource::is_secret)
@@ -164,6 +164,7 @@ fn unknown(who: &ServiceAccountReference, error: &Error) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use rukpak_crds::names::SHOWN_RELEASE;
     use serde_json::json;
 
     use super::*;
@@ -196,6 +197,9 @@ mod tests {
         controlled.metadata.owner_references =
             Some(vec![OwnerReference { controller: Some(true), ..OwnerReference::default() }]);
         assert!(!is_phase_of(&controlled, &phase), "it shows what another installs");
+        let mut left = set("Active");
+        left.metadata.annotations = Some([(SHOWN_RELEASE.to_owned(), "e-1234567890".to_owned())].into());
+        assert!(!is_phase_of(&left, &phase), "it was left behind by what it shows");
         assert!(!is_phase_of(&set("Active"), &deployment("s.q", &entries(&["Secret"]))), "no phase of the set");
         let image = json!({"type": "image", "image": {"ref": "registry.example.com/any:v1"}, "configMaps": [{"configMap": {"name": "n"}, "kind": "Secret"}]});
         for source in [entries(&["Secret", "ConfigMap"]), image] {
