@@ -42,7 +42,7 @@ use kube::{Client, Resource, ResourceExt};
 use rukpak_catalog::Bundle;
 use rukpak_crds::condition::INSTALLED;
 use rukpak_crds::olm::cluster_extension::{CatalogFilter, ClusterExtensionStatus};
-use rukpak_crds::olm::{ClusterCatalog, ClusterExtension, PROGRESSING, deployment_name};
+use rukpak_crds::olm::{ClusterCatalog, ClusterExtension, ClusterObjectSet, PROGRESSING, deployment_name};
 use rukpak_crds::{BundleDeployment, DependencyPolicy, names};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
@@ -82,6 +82,8 @@ pub(crate) struct Context {
     pub catalogs: Store<ClusterCatalog>,
     /// All BundleDeployments, as last seen.
     pub deployments: Store<BundleDeployment>,
+    /// All ClusterObjectSets, as last seen.
+    pub sets: Store<ClusterObjectSet>,
     /// Whether what a bundle depends on is installed.
     pub dependencies: Arc<Dependencies>,
     /// All catalogs from which that can be.

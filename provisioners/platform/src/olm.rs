@@ -115,12 +115,14 @@ impl Extensions {
         let (catalogs, listed, known) = (self.catalogs, self.listed, self.known);
         let told = (written.clone(), events.clone());
         let logins = CatalogLogins::new(client.clone(), &system_namespace, logins);
+        let sets = self.sets.store();
         self.sets.start(process, (client.clone(), system_namespace), (deployments.clone(), filled.clone()), told);
         let of_extensions = Arc::new(cluster_extension::Context {
             client: client.clone(),
             extensions: self.followed.store.clone(),
             catalogs: catalogs.store.clone(),
             deployments,
+            sets,
             dependencies,
             offered,
             content: content.clone(),
@@ -144,19 +146,19 @@ impl Extensions {
             unpacked: Mutex::default(),
         };
         let wake = self.wake.clone();
-        let others = {
-            let listed = listed.clone();
-            async move {
-                filled.cancelled().await;
-                listed.cancelled().await;
-            }
-        };
+        let others = both(filled, listed.clone());
         cluster_catalog::start(process, catalogs, Arc::new(of_catalogs), listed, move || {
             wake.all();
             news();
         });
         cluster_extension::start(process, (self.followed, known), of_extensions, (self.wake, self.requests), others);
     }
+}
+
+/// Waits until both are cancelled.
+async fn both(one: CancellationToken, other: CancellationToken) {
+    one.cancelled().await;
+    other.cancelled().await;
 }
 
 /// Cancelled as soon as one of them is.

@@ -11,20 +11,23 @@
 mod body;
 mod status;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::ConditionStatus;
 use rukpak_crds::condition::Conditions as _;
 use rukpak_crds::names::{MANIFESTS_TYPE, SHOWN_RELEASE};
 use rukpak_crds::olm::cluster_extension::ClusterExtensionStatus;
 use rukpak_crds::olm::cluster_object_set::LifecycleState;
-use rukpak_crds::olm::{ClusterExtension, ClusterObjectSet, ClusterObjectSetStatus, OWNER_NAME_LABEL, PROGRESSING};
+use rukpak_crds::olm::{ClusterExtension, ClusterObjectSet, ClusterObjectSetStatus, PROGRESSING};
 use rukpak_plan::{manifests, record};
 use rukpak_runtime::api::Error;
 use rukpak_runtime::status::StatusWriter;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use super::Context;
 use super::deployment::{self, Existing, FIELD_MANAGER};
@@ -34,6 +37,8 @@ use super::revisions::{self, ActiveRevision};
 const LABEL_MAX: usize = 63;
 /// So many archived ones are left, as by upstream.
 const RETAINED: usize = 5;
+/// Held while a set is made: manifests take many times their size as trees, and many extensions are upgraded at once.
+static TURN: Mutex<()> = Mutex::const_new(());
 
 /// Shows the active revisions, with what the status of the extension says of them, and archives those that were before.
 pub(super) async fn show(
@@ -50,27 +55,19 @@ pub(super) async fn show(
         return Ok(());
     }
 
-    let sets = shown(extension, context).await?;
     for revision in &active {
         let record = record::name_of(&deployment.name_any(), &revision.release);
+        let Some(set) = current(extension, (revision, &record), (namespace, context)).await? else { continue };
         let name = revision.name(&name);
-        let found = sets.iter().find(|set| set.name_any() == name);
-        let Some(set) = current(extension, (revision, &record), found, (namespace, context)).await? else { continue };
         let told = told.active_revisions.iter().find(|told| told.name == name);
         write(&set, &status::of_active(&set, revision, told, Timestamp::now()), context).await?;
     }
     let is_active = |set: &ClusterObjectSet| active.iter().any(|revision| revision.number == set.spec.revision);
-    let left = sets.into_iter().filter(|set| !is_active(set) && is_replaced(set, newest)).collect();
-    archive(left, context).await
+    let left = |set: &Arc<ClusterObjectSet>| is_shown(extension, set) && !is_active(set) && is_replaced(set, newest);
+    archive(context.sets.state().into_iter().filter(left).collect(), context).await
 }
 
-/// Those that were made here for this extension. Upstream's own have owners of their objects in them: they are left alone.
-async fn shown(extension: &ClusterExtension, context: &Context) -> Result<Vec<ClusterObjectSet>, Error> {
-    let selector = format!("{OWNER_NAME_LABEL}={}", extension.name_any());
-    let listed = api(context).list(&ListParams::default().labels(&selector)).await?;
-    Ok(listed.items.into_iter().filter(|set| is_shown(extension, set)).collect())
-}
-
+/// Whether the set was made here for this extension. Upstream's own have the same owner.
 fn is_shown(extension: &ClusterExtension, set: &ClusterObjectSet) -> bool {
     let mut owners = set.owner_references().iter();
     let is_controller =
@@ -98,15 +95,21 @@ fn is_current(set: &ClusterObjectSet, record: &str) -> bool {
 async fn current(
     extension: &ClusterExtension,
     (revision, record): (&ActiveRevision, &str),
-    found: Option<&ClusterObjectSet>,
     (namespace, context): (&str, &Context),
 ) -> Result<Option<ClusterObjectSet>, Error> {
-    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
-    if let Some(set) = found.filter(|set| is_current(set, record)) {
-        return Ok(Some(set.clone()));
-    }
-    let Some(manifests) = kept(record, &secrets).await? else { return Ok(None) };
     let name = revision.name(&extension.name_any());
+    let found = match api(context).get_opt(&name).await? {
+        Some(set) if !is_shown(extension, &set) => {
+            tracing::debug!(set = name, "a ClusterObjectSet of somebody else has the name of a revision");
+            return Ok(None);
+        }
+        Some(set) if is_current(&set, record) => return Ok(Some(set)),
+        other => other,
+    };
+
+    let _turn = TURN.lock().await;
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
+    let Some(manifests) = kept(record, &secrets).await? else { return Ok(None) };
     // Other Secrets each time: those of a set that is gone are about to go.
     let nonce = format!("{record} {}", Timestamp::now());
     let packed = match body::pack(&extension.name_any(), (&name, &nonce), namespace, manifests) {
@@ -117,10 +120,10 @@ async fn current(
         }
     };
     if let Some(set) = found {
-        delete(set, context).await?;
+        delete(&set, context).await?;
     }
     let set = body::set(extension, (revision, record), &packed);
-    make(&set, packed.secrets, &secrets, context).await
+    make(&set, packed.secrets, &secrets, context).await.map(Some)
 }
 
 /// The manifests of a release, if the controller has kept them.
@@ -141,25 +144,18 @@ async fn make(
     parts: Vec<Secret>,
     secrets: &Api<Secret>,
     context: &Context,
-) -> Result<Option<ClusterObjectSet>, Error> {
+) -> Result<ClusterObjectSet, Error> {
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    let made = match api(context).create(&params, set).await.map_err(Error::from) {
-        Ok(made) => made,
-        Err(error) if error.is_conflict() => {
-            tracing::debug!(set = %set.name_any(), "a ClusterObjectSet of somebody else has the name of a revision");
-            return Ok(None);
-        }
-        Err(error) => return Err(error),
-    };
+    let made = api(context).create(&params, set).await?;
     for secret in parts {
         secrets.create(&params, &body::owned(secret, &made)).await?;
     }
     tracing::info!(set = %made.name_any(), "ClusterObjectSet shows a revision of ClusterExtension");
-    Ok(Some(made))
+    Ok(made)
 }
 
 /// Archives them; of those that are archived the oldest go.
-async fn archive(mut sets: Vec<ClusterObjectSet>, context: &Context) -> Result<(), Error> {
+async fn archive(mut sets: Vec<Arc<ClusterObjectSet>>, context: &Context) -> Result<(), Error> {
     sets.sort_by_key(|set| set.spec.revision);
     let obsolete = sets.len().saturating_sub(RETAINED);
     for (index, set) in sets.into_iter().enumerate() {
@@ -167,10 +163,20 @@ async fn archive(mut sets: Vec<ClusterObjectSet>, context: &Context) -> Result<(
             delete(&set, context).await?;
             continue;
         }
-        let set = if set.spec.lifecycle_state == LifecycleState::Archived { set } else { close(&set, context).await? };
+        let Some(set) = latest(set, context).await? else { continue };
+        let is_archived = set.spec.lifecycle_state == LifecycleState::Archived;
+        let set = if is_archived { set } else { Arc::new(close(&set, context).await?) };
         write(&set, &status::of_archived(&set, Timestamp::now()), context).await?;
     }
     Ok(())
+}
+
+/// The set as it is now, if we have written it since it was seen.
+async fn latest(set: Arc<ClusterObjectSet>, context: &Context) -> Result<Option<Arc<ClusterObjectSet>>, Error> {
+    if !context.written.is_stale(&*set) {
+        return Ok(Some(set));
+    }
+    Ok(api(context).get_opt(&set.name_any()).await?.map(Arc::new))
 }
 
 async fn close(set: &ClusterObjectSet, context: &Context) -> Result<ClusterObjectSet, Error> {

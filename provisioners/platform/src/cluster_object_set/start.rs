@@ -65,6 +65,11 @@ impl Sets {
         Self { followed, requests, wake }
     }
 
+    /// All of them, as last seen.
+    pub fn store(&self) -> Store<ClusterObjectSet> {
+        self.followed.store.clone()
+    }
+
     pub fn wake(&self) -> Wake {
         self.wake.clone()
     }
