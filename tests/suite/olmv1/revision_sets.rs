@@ -210,6 +210,22 @@ async fn a_set_that_shows_a_revision_has_nothing_done() {
 }
 
 #[tokio::test]
+async fn a_set_of_somebody_else_keeps_the_name_of_a_revision() {
+    let case = showing("taken").await;
+    let spec = json!({"lifecycleState": "Active", "revision": 1, "collisionProtection": "Prevent"});
+    let metadata = json!({"name": format!("{}-1", case.name)});
+    let taken = json!({"apiVersion": GROUP, "kind": "ClusterObjectSet", "metadata": metadata, "spec": spec});
+    let theirs = case.create(&taken).await;
+    case.install(&["1.0.0"], json!({})).await;
+    let is_theirs = |set: Option<&DynamicObject>| {
+        set.is_some_and(|set| set.metadata.uid == theirs.metadata.uid && set.owner_references().is_empty())
+    };
+    case.holds_for(&revision(&case, 1), "the set of somebody else", Duration::from_secs(2), is_theirs).await;
+    let types: Vec<Option<String>> = stored(&case).await.into_iter().map(|secret| secret.type_).collect();
+    assert!(!types.contains(&Some("olm.operatorframework.io/object-data".to_owned())), "{types:?}");
+}
+
+#[tokio::test]
 async fn no_revision_is_shown_without_the_gate() {
     let case = Case::new("unshown").await;
     case.install(&["1.0.0"], json!({})).await;
