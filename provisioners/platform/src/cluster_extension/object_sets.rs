@@ -11,6 +11,7 @@
 mod body;
 mod status;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -37,8 +38,9 @@ use super::revisions::{self, ActiveRevision};
 const LABEL_MAX: usize = 63;
 /// So many archived ones are left, as by upstream.
 const RETAINED: usize = 5;
-/// Held while a set is made: manifests take many times their size as trees, and many extensions are upgraded at once.
-static TURN: Mutex<()> = Mutex::const_new(());
+/// Records of releases that no set has room for. It is held while a set is made: manifests take many times their size as trees, and many
+/// extensions are upgraded at once.
+static TOO_LARGE: Mutex<BTreeSet<String>> = Mutex::const_new(BTreeSet::new());
 
 /// Shows the active revisions, with what the status of the extension says of them, and archives those that were before.
 pub(super) async fn show(
@@ -107,7 +109,10 @@ async fn current(
         other => other,
     };
 
-    let _turn = TURN.lock().await;
+    let mut too_large = TOO_LARGE.lock().await;
+    if too_large.contains(record) {
+        return Ok(None);
+    }
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
     let Some(manifests) = kept(record, &secrets).await? else { return Ok(None) };
     // Other Secrets each time: those of a set that is gone are about to go.
@@ -116,6 +121,7 @@ async fn current(
         Ok(packed) => packed,
         Err(why) => {
             tracing::warn!(revision = name, why, "a revision of ClusterExtension cannot be shown");
+            too_large.insert(record.to_owned());
             return Ok(None);
         }
     };
