@@ -181,7 +181,6 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     let dropping = check::check(run, &plan, why, &members, &bases).await?;
     approval::ask(run, (&plan, objects.as_ref()), why, &members, &bases).await?;
     approval::hold_up(&run.view, &plan.release, why).await.map_err(Stopped::Failed)?;
-    manifests::keep(run, &plan).await;
     let is_resumed = run.view.observed.pending().is_some_and(|(pending, _)| pending == plan.release);
 
     let used: BTreeSet<InventoryKind> = kinds.into_iter().chain(plan.inventory()).collect();
@@ -190,6 +189,7 @@ async fn attempt(run: &mut Run, release: &Release, why: Why) -> Result<(), Stopp
     if !intend(run, used, &plan).await.map_err(Stopped::Unreported)? {
         run.confirm().await?;
     }
+    manifests::keep(run, &plan).await;
 
     begin(&mut run.view, &plan);
     hooks::run_all(run, &plan, true, &bases).await?;

@@ -14,7 +14,8 @@ use rukpak_runtime::error::Chain;
 use crate::cluster;
 use crate::deployment::observe::{Run, View};
 
-/// Keeps those of a plan that is about to be applied. What cannot be kept fails nothing: it is not shown.
+/// Keeps those of a plan that is about to be applied, once the status names its release: so they go with it, also if this process ends
+/// here. What cannot be kept fails nothing: it is not shown.
 pub(super) async fn keep(run: &Run, plan: &Plan) {
     let deployment = &run.view.owner.name;
     if !are_kept(&run.view) {
