@@ -202,6 +202,7 @@ searches! {
     takes_upgrade_forward_or_back_once: small::upgrade;
     tries_what_was_refused_again_in_time: small::refused;
     rolls_back_without_waiting_for_others: small::dependency;
+    goes_on_where_manifests_cannot_be_kept: small::manifests;
 }
 
 #[test]

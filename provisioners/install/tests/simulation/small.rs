@@ -337,6 +337,21 @@ pub fn refused() -> Story {
     }
 }
 
+/// A deployment whose manifests are kept, and leave its history again: what cannot be written or removed of them stops nothing.
+pub fn manifests() -> Story {
+    let keeps = || {
+        let body = json!({"metadata": {"annotations": {"core.rukpak.io/keep-manifests": "true"}}});
+        changes("BundleDeployment", "app", "hand", body)
+    };
+    Story {
+        name: "manifests that are kept",
+        releases: vec![two_maps("1"), two_maps("2"), two_maps("3")],
+        hands: vec![asks("app", 2), deletes("BundleDeployment", "app")],
+        course: vec![keeps(), asks("app", 1), sets("app", json!({"revisionHistoryLimit": 1})), asks("app", 2)],
+        ..Story::default()
+    }
+}
+
 /// A deployment that depends on another, and is to go back.
 pub fn dependency() -> Story {
     let back = || sets("app", json!({"rollbackTo": 1}));
