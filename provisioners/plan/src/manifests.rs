@@ -7,13 +7,13 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 
+/// So much goes into one Secret, which may hold a mebibyte.
+pub const SECRET_BYTES: usize = 900 << 10;
 /// The key of a Secret that holds a part.
 pub const KEY: &str = "manifests";
 /// The most parts of a release.
-pub const PARTS: usize = MAX_BYTES / PART_BYTES + 1;
+pub const PARTS: usize = MAX_BYTES / SECRET_BYTES + 1;
 
-/// A Secret may hold a mebibyte.
-const PART_BYTES: usize = 900 << 10;
 /// A release with more is not kept: whoever reads it needs many times the memory.
 const MAX_BYTES: usize = 16 << 20;
 /// With brackets, and a comma for each manifest.
@@ -42,7 +42,7 @@ pub fn pack(manifests: impl IntoIterator<Item = Value>) -> Option<Vec<Vec<u8>>> 
     let end = if size == 0 { "[]" } else { "]" };
     let _ = encoder.write_all(end.as_bytes());
     let packed = encoder.finish().unwrap_or_default();
-    Some(packed.chunks(PART_BYTES).map(<[u8]>::to_vec).collect())
+    Some(packed.chunks(SECRET_BYTES).map(<[u8]>::to_vec).collect())
 }
 
 /// Returns the manifests that these parts, one after the other, hold; `None` if they are not those of one release, or not all of them.
@@ -70,7 +70,7 @@ mod tests {
         for (count, parts) in [(0, 1), (3, 1), (40_000, 2)] {
             let packed = pack(manifests(count)).unwrap();
             assert!((parts..=PARTS).contains(&packed.len()), "{count}: {} parts", packed.len());
-            assert!(packed.iter().all(|part| part.len() <= PART_BYTES));
+            assert!(packed.iter().all(|part| part.len() <= SECRET_BYTES));
             assert_eq!(unpack(&packed.concat()).unwrap(), manifests(count));
         }
     }

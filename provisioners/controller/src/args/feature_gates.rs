@@ -18,3 +18,14 @@ impl FromStr for FeatureGates {
         Ok(Self { bundle_deployment_health: is_gate_open(text, "BundleDeploymentHealth")? })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_is_read_behind_its_gate() {
+        assert_eq!("BundleDeploymentHealth=true".parse(), Ok(FeatureGates { bundle_deployment_health: true }));
+        assert_eq!("".parse(), Ok(FeatureGates::default()));
+    }
+}

@@ -19,6 +19,7 @@ use rukpak_crds::{
     Dependency, FilesKind, HealthCheck, LocalObjectReference, ObjectSelector, TakeOver,
 };
 use rukpak_plain::ObjectKey;
+use rukpak_plan::manifests::SECRET_BYTES;
 use rukpak_plan::owner::controller;
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api::Error;
@@ -30,8 +31,6 @@ use super::{Context, Fault};
 
 /// The field manager of what is written here.
 const FIELD_MANAGER: &str = "rukpak-clusterobjectset";
-/// So much of manifests goes into one Secret, which may hold a mebibyte.
-const SECRET_BYTES: usize = 900 * 1024;
 /// Digits of a digest in the names of Secrets.
 const DIGITS: usize = 10;
 

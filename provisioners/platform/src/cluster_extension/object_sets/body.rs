@@ -13,6 +13,7 @@ use rukpak_content::Digest;
 use rukpak_crds::names::SHOWN_RELEASE;
 use rukpak_crds::olm::cluster_object_set::{ObjectReference, ObjectSetObject, ObjectSetPhase};
 use rukpak_crds::olm::{ClusterExtension, ClusterObjectSet, ClusterObjectSetSpec, OWNER_KIND_LABEL, OWNER_NAME_LABEL};
+use rukpak_plan::manifests::SECRET_BYTES;
 use serde_json::Value;
 
 use crate::cluster_extension::revisions::ActiveRevision;
@@ -27,8 +28,6 @@ const PROPERTIES: &str = "olm.properties";
 /// The same in what is rendered: all annotations of a ClusterServiceVersion are those of its Pods too.
 const POD_PROPERTIES: &str = "/spec/template/metadata/annotations/olm.properties";
 
-/// So much goes into one Secret, which may hold a mebibyte. What is larger alone is compressed.
-const SECRET_BYTES: usize = 900 * 1024;
 /// Digits of a digest in the names of Secrets.
 const DIGITS: usize = 16;
 /// The most objects of a phase.
@@ -140,7 +139,7 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Puts a manifest into a Secret; returns what a phase says in place of it.
+    /// Puts a manifest into a Secret, compressed if it is larger alone; returns what a phase says in place of it.
     fn add(&mut self, manifest: &Value) -> Result<ObjectSetObject, String> {
         let mut body = manifest.to_string().into_bytes();
         if body.len() > SECRET_BYTES {
