@@ -72,6 +72,7 @@ pub(super) async fn reconcile(subscription: Arc<Subscription>, context: Arc<Cont
         seen: seen.as_ref(),
         plan: plan(&subscription, deployment.as_deref(), &context),
         has_referenced: has_referenced(&subscription, &context),
+        is_left: deployment.is_none() && left_by_olm(&subscription, &context).is_some(),
         versions: versions(&subscription, &context),
     };
     let status = report::status(&view, Timestamp::now());
@@ -107,7 +108,11 @@ async fn follow(subscription: &Subscription, context: &Context) -> Followed {
         Ok(Existing::Nothing) => None,
         // Its end wakes us.
         Ok(Existing::Leaving) => return Followed::default(),
-        Ok(Existing::Foreign(message)) => return nothing(Failure::prevented(message)),
+        // A take-over that is under way has made it.
+        Ok(Existing::Foreign(message)) => {
+            let left = left_by_olm(subscription, context).map(|version| takes_over(subscription, &version));
+            return nothing(Failure::prevented(left.unwrap_or(message)));
+        }
         Err(error) => {
             let failure = Some(Failure::prevented(Chain(&error).to_string()));
             return Followed { failure, retry: Some(Class::Transient), ..Followed::default() };
@@ -123,12 +128,7 @@ async fn follow(subscription: &Subscription, context: &Context) -> Followed {
     if live.is_none()
         && let Some(version) = left_by_olm(subscription, context)
     {
-        return nothing(Failure::prevented(format!(
-            "ClusterServiceVersion {version} was not made for a BundleDeployment, and is left as it is: rukpakctl migrate \
-             subscription/{} -n {} --to subscription takes over what OLM has installed",
-            subscription.name_any(),
-            unit.namespace
-        )));
+        return nothing(Failure::prevented(takes_over(subscription, &version)));
     }
     if live.is_none() && is_uninstalled(subscription, context) {
         return Followed::default();
@@ -137,19 +137,33 @@ async fn follow(subscription: &Subscription, context: &Context) -> Followed {
     install(&unit, (subscription, &group), wanted, live, context).await
 }
 
-/// The ClusterServiceVersion that the Subscription has installed, where that was by OLM: it does not speak of a BundleDeployment.
+/// The ClusterServiceVersion that the Subscription has installed, or had begun to, where that was by OLM: it does not speak of a
+/// BundleDeployment.
 fn left_by_olm(subscription: &Subscription, context: &Context) -> Option<String> {
-    let installed = subscription.status.as_ref().map(|status| &status.installed_csv)?;
+    let status = subscription.status.as_ref()?;
     let versions = within(&context.versions, &subscription.namespace().unwrap_or_default());
     let is_left = |version: &Arc<ClusterServiceVersion>| {
-        version.name_any() == *installed && !version.annotations().contains_key(DEPLOYMENT_UID)
+        let name = version.name_any();
+        (name == status.installed_csv || name == status.current_csv)
+            && !version.annotations().contains_key(DEPLOYMENT_UID)
     };
     versions.into_iter().find(is_left).map(|version| version.name_any())
 }
 
+/// What is to be done about a ClusterServiceVersion of OLM.
+fn takes_over(subscription: &Subscription, version: &str) -> String {
+    format!(
+        "ClusterServiceVersion {version} was not made for a BundleDeployment, and is left as it is: rukpakctl migrate subscription/{} -n {} \
+         --to subscription takes over what OLM has installed",
+        subscription.name_any(),
+        subscription.namespace().unwrap_or_default()
+    )
+}
+
 /// Whether somebody has deleted what was installed: it is not made anew before its InstallPlan is deleted, too.
 fn is_uninstalled(subscription: &Subscription, context: &Context) -> bool {
-    let plans = within(&context.plans, &subscription.namespace().unwrap_or_default());
+    let mut plans = within(&context.plans, &subscription.namespace().unwrap_or_default());
+    plans.retain(|plan| has_installed(plan));
     let referenced = subscription.status.as_ref().and_then(|status| status.install_plan_ref.as_ref());
     plans.iter().any(|plan| match referenced {
         Some(referenced) => plan.uid().as_ref() == Some(&referenced.uid),
@@ -159,6 +173,12 @@ fn is_uninstalled(subscription: &Subscription, context: &Context) -> bool {
                 && plan.owner_references().iter().any(|owner| Some(&owner.uid) == subscription.uid().as_ref())
         }
     })
+}
+
+/// Whether something may have been installed by an InstallPlan. One of OLM that is not done never will be: nobody carries it out any more.
+fn has_installed(plan: &InstallPlan) -> bool {
+    plan.annotations().contains_key(DEPLOYMENT_UID)
+        || plan.status.as_ref().is_some_and(|status| status.phase == "Complete")
 }
 
 /// The bundle that the BundleDeployment is to install: what it installs already while that goes on, else what the catalog leads to.
@@ -312,4 +332,23 @@ fn versions(subscription: &Subscription, context: &Context) -> Vec<String> {
     let versions = within(&context.versions, &subscription.namespace().unwrap_or_default());
     let there = versions.iter().filter(|version| version.meta().deletion_timestamp.is_none());
     there.map(|version| version.name_any()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_plan_of_olm_counts_once_it_is_done_and_one_that_speaks_of_a_deployment_always() {
+        let plan = |annotations: Value, phase: &str| -> InstallPlan {
+            let spec = json!({"clusterServiceVersionNames": ["p.v1"], "approval": "Manual", "approved": false});
+            let metadata = json!({"name": "i", "annotations": annotations});
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": {"phase": phase}})).unwrap()
+        };
+        assert!(has_installed(&plan(json!({}), "Complete")));
+        assert!(!has_installed(&plan(json!({}), "RequiresApproval")), "who waits for it would wait for ever");
+        assert!(has_installed(&plan(json!({DEPLOYMENT_UID: "u"}), "RequiresApproval")));
+    }
 }

@@ -50,6 +50,8 @@ pub(super) struct View<'a> {
     pub plan: Option<Arc<InstallPlan>>,
     /// Whether the InstallPlan that the status refers to is there, whosever it is.
     pub has_referenced: bool,
+    /// Whether what it has installed is OLM's still.
+    pub is_left: bool,
     /// Names of the ClusterServiceVersions of the namespace.
     pub versions: Vec<String>,
 }
@@ -62,6 +64,11 @@ pub(super) fn is_same(old: &SubscriptionStatus, new: &SubscriptionStatus) -> boo
 /// What the status says.
 pub(super) fn status(view: &View<'_>, now: Timestamp) -> SubscriptionStatus {
     let old = view.subscription.status.clone();
+    if let Some(old) = old.clone().filter(|_| view.is_left) {
+        // OLM's InstallPlans tell of several Subscriptions, and a take-over and OLM itself go by what is said here.
+        let (catalog_health, conditions) = (health(view, now), conditions(view, now));
+        return SubscriptionStatus { catalog_health, conditions, last_updated: now, ..old };
+    }
     let before = |read: fn(&SubscriptionStatus) -> &String| old.as_ref().map(read).cloned().unwrap_or_default();
     let referenced = old.as_ref().and_then(|old| old.install_plan_ref.clone());
     let plan = view.plan.as_deref();

@@ -44,6 +44,7 @@ fn view<'a>(subscription: &'a Subscription, sources: &'a [(Arc<CatalogSource>, H
         seen: None,
         plan: None,
         has_referenced: false,
+        is_left: false,
         versions: Vec::new(),
     }
 }
@@ -207,4 +208,21 @@ fn a_plan_that_is_there_is_not_missed_whosever_it_is() {
         said(&status).contains(&("InstallPlanMissing", "ReferencedInstallPlanNotFound"))
     };
     assert!(is_missed(false) && !is_missed(true));
+}
+
+#[test]
+fn what_olm_has_left_goes_on_saying_what_it_said_whatever_its_plan_is_of() {
+    let status_before = json!({"currentCSV": "p.v2.0.0", "installedCSV": "p.v1.0.0", "state": "UpgradePending",
+        "installPlanRef": {"name": "install-b", "uid": "install-b"}, "lastUpdated": "2026-01-01T00:00:00Z"});
+    let (subscription, sources) = (subscription(status_before), [source(ready())]);
+    let mut common = (*plan("install-c", "1.0.0", "Complete")).clone();
+    common.spec.cluster_service_version_names = vec!["q.v1.0.0".to_owned(), "p.v1.0.0".to_owned()];
+    let versions = vec!["p.v1.0.0".to_owned(), "q.v1.0.0".to_owned()];
+    let failure = Some(Failure::prevented("it is OLM's".to_owned()));
+    let view = View { plan: Some(Arc::new(common)), is_left: true, versions, failure, ..view(&subscription, &sources) };
+    let status = status(&view, NOW);
+    let names = (status.current_csv.as_str(), status.installed_csv.as_str(), status.state.as_str());
+    assert_eq!(names, ("p.v2.0.0", "p.v1.0.0", "UpgradePending"));
+    assert_eq!(status.install_plan_ref.as_ref().map(|plan| plan.name.as_str()), Some("install-b"));
+    assert_eq!(said(&status), [HEALTHY, ("ResolutionFailed", "ErrorPreventedResolution")]);
 }
