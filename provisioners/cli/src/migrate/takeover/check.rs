@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use rukpak_crds::names::BUNDLE_DEPLOYMENT_NAME_MAX;
-use rukpak_crds::olmv0::subscription::CARRIED_SETTINGS;
+use rukpak_crds::olmv0::subscription::{CARRIED_SETTINGS, MANUAL};
 use serde_json::Value;
 
 use super::olm::{Installed, TARGETS, definitions, list, text};
@@ -59,7 +59,27 @@ pub(super) fn check(installed: &Installed, stays: bool) -> Result<Checked<'_>, F
         }),
     );
     notes.extend(dependents(installed, csv));
+    if stays {
+        notes.extend(pull_secrets(installed));
+    }
     Ok(Checked { csv, group, targets, stays, notes })
+}
+
+/// What `rukpak-platform` does once it follows the Subscription: the Secrets of a catalog of its namespace are named in the operator's Pods.
+fn pull_secrets(installed: &Installed) -> Option<String> {
+    let source = installed.source.as_ref()?;
+    let named = list(source, "/spec/secrets").iter().filter_map(Value::as_str);
+    let named: Vec<&str> = named.filter(|name| !name.contains('/')).collect();
+    if named.is_empty() || source.metadata.namespace.as_ref() != Some(&installed.namespace) {
+        return None;
+    }
+    let is_manual = text(&installed.subscription, "/spec/installPlanApproval") == MANUAL;
+    let when = if is_manual { "once an InstallPlan is approved" } else { "once" };
+    Some(format!(
+        "after this the Pods are replaced {when}, for catalogsource {:?} has spec.secrets, which rukpak-platform names in them: {}",
+        source.name_any(),
+        named.join(", ")
+    ))
 }
 
 /// The package that a Subscription is for: the name of everything that is made for it.
@@ -196,4 +216,36 @@ fn dependents<'a>(installed: &'a Installed, csv: &'a DynamicObject) -> impl Iter
             other.name_any()
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn secrets_of_a_catalog_of_the_namespace_are_told_to_replace_the_pods() {
+        let told = |space: &str, secrets: Value, approval: &str| {
+            let object = |value: Value| -> DynamicObject { serde_json::from_value(value).unwrap() };
+            pull_secrets(&Installed {
+                namespace: "ns".to_owned(),
+                subscription: object(json!({"metadata": {"name": "s"}, "spec": {"installPlanApproval": approval}})),
+                csv: None,
+                groups: Vec::new(),
+                plans: Vec::new(),
+                source: Some(object(
+                    json!({"metadata": {"name": "c", "namespace": space}, "spec": {"secrets": secrets}}),
+                )),
+                csvs: Vec::new(),
+                neighbours: Vec::new(),
+            })
+        };
+        let note = told("ns", json!(["pull"]), "Automatic").expect("it is told");
+        assert!(note.contains("replaced once,") && note.ends_with(": pull"), "{note}");
+        assert!(told("ns", json!(["pull"]), "Manual").is_some_and(|note| note.contains("is approved")));
+        assert_eq!(told("olm", json!(["pull"]), "Automatic"), None, "those of other namespaces are named nowhere");
+        assert_eq!(told("ns", json!(["other/pull"]), "Automatic"), None);
+        assert_eq!(told("ns", Value::Null, "Automatic"), None);
+    }
 }

@@ -5,7 +5,7 @@
 //! plan    the InstallPlan that goes on                                                 pure
 //! speak   ClusterServiceVersion and InstallPlan say which BundleDeployment they are of
 //! hand    the BundleDeployment says whose it is: from then on the Subscription has it
-//! let_go  all of that is unsaid
+//! let_go  all of that is unsaid, and what was asked since is withdrawn
 //! ```
 
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 
 use super::super::Done;
 use super::marks::owners;
-use super::olm::{CLEANUP, Installed, list, text};
+use super::olm::{CLEANUP, Installed, V1ALPHA1, identity_of, list, text};
 use super::record::{Record, Reference};
 use crate::answer::DEPLOYMENTS;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Dependents};
 use crate::failure::Failure;
 
 /// The InstallPlan that has installed the ClusterServiceVersion, and nothing else: one of several Subscriptions cannot speak of one
@@ -86,11 +86,13 @@ pub(super) async fn hand(
 }
 
 /// Takes the BundleDeployment from the Subscription, and has nothing speak of it any more.
-pub(super) async fn let_go(cluster: &Cluster, record: &Record) -> Result<(), Failure> {
+pub(super) async fn let_go(cluster: &Cluster, record: &Record, done: &mut Vec<Done>) -> Result<(), Failure> {
     let name = record.deployment.name_any();
     if cluster.deployment(&name).await?.is_some() {
         let metadata = json!({"labels": {NAMESPACE_LABEL: null}, "annotations": {PACKAGE: null, VERSIONS: null}});
-        cluster.merge(&name, &json!({ "metadata": metadata })).await?;
+        let deployment = cluster.merge(&name, &json!({ "metadata": metadata })).await?;
+        // Only now nobody makes another one.
+        withdraw(cluster, record, &deployment, done).await?;
     }
     let nothing = json!({"metadata": {"annotations": {DEPLOYMENT_UID: null, PLANNED: null}}});
     for object in [Some(&record.csv), record.plan.as_ref()].into_iter().flatten() {
@@ -99,6 +101,39 @@ pub(super) async fn let_go(cluster: &Cluster, record: &Record) -> Result<(), Fai
         // It names the image, which only OLM writes there.
         cluster.merge_status(&identity, &object["status"]).await?;
     }
+    Ok(())
+}
+
+/// Deletes the InstallPlans that were made for the BundleDeployment: OLM has no steps for them, and would take them for its own.
+async fn withdraw(
+    cluster: &Cluster,
+    record: &Record,
+    deployment: &BundleDeployment,
+    done: &mut Vec<Done>,
+) -> Result<(), Failure> {
+    let Some(kind) = cluster.kind(V1ALPHA1, "InstallPlan").await? else { return Ok(()) };
+    let all = cluster.all_of(&kind, Some(&record.namespace), "").await?;
+    for plan in all.iter().filter(|plan| was_made_for(plan, record, deployment)) {
+        let identity = identity_of(&kind, plan);
+        if cluster.delete_any(&identity, &plan.uid().unwrap_or_default(), Dependents::Go).await? {
+            done.push(Done { object: Reference::of(&identity, "").name(), action: "deleted" });
+        }
+    }
+    Ok(())
+}
+
+/// Whether an InstallPlan was made for the BundleDeployment: not the one that OLM had.
+fn was_made_for(plan: &DynamicObject, record: &Record, deployment: &BundleDeployment) -> bool {
+    let olms = record.plan.as_ref().map(|plan| Reference::of_value(plan).uid);
+    deployment.uid().is_some_and(|uid| plan.annotations().get(DEPLOYMENT_UID) == Some(&uid)) && plan.uid() != olms
+}
+
+/// Has the Subscription say again what it said: OLM goes on by that.
+pub(super) async fn say_again(cluster: &Cluster, record: &Record) -> Result<(), Failure> {
+    let Some((identity, _)) = there(cluster, &Reference::of_value(&record.subscription)).await? else {
+        return Ok(());
+    };
+    cluster.merge_status(&identity, &record.subscription["status"]).await?;
     Ok(())
 }
 
@@ -145,5 +180,23 @@ mod tests {
         assert_eq!(chosen(&installed).as_deref(), Some("newer"));
         installed.plans.retain(|plan| plan.name_any() == "common");
         assert_eq!(chosen(&installed), None);
+    }
+
+    #[test]
+    fn what_was_planned_for_the_deployment_is_withdrawn_and_what_olm_planned_stays() {
+        let plan = |uid: &str, said: Value| object(json!({"metadata": {"name": uid, "uid": uid, "annotations": said}}));
+        let nothing: [Value; 0] = [];
+        let deployment = json!({"metadata": {"name": "p.ns", "uid": "d"}, "spec": {"provisionerClassName": "p",
+            "template": {"spec": {"provisionerClassName": "p", "source": {"type": "image"}}}}});
+        let record: Record = serde_json::from_value(json!({
+            "namespace": "ns", "subscription": {}, "csv": {}, "group": {}, "plan": {"metadata": {"uid": "olms"}},
+            "taken": nothing, "made": nothing, "removed": nothing, "swept": nothing, "deployment": deployment,
+        }))
+        .unwrap();
+        let is_withdrawn = |plan: &DynamicObject| was_made_for(plan, &record, &record.deployment);
+        assert!(is_withdrawn(&plan("ours", json!({DEPLOYMENT_UID: "d"}))));
+        assert!(!is_withdrawn(&plan("olms", json!({DEPLOYMENT_UID: "d"}))));
+        assert!(!is_withdrawn(&plan("other", json!({DEPLOYMENT_UID: "e"}))));
+        assert!(!is_withdrawn(&plan("waiting", json!({}))));
     }
 }
