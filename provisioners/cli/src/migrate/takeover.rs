@@ -337,6 +337,13 @@ async fn carry_out(cluster: &Cluster, arguments: &MigrateArgs, planned: &Planned
 async fn back(cluster: &Cluster, arguments: &MigrateArgs, record: &Record) -> Result<Exit, Failure> {
     let deployment = cluster.deployment(&record.deployment.name_any()).await?;
     back::check(record, deployment.as_ref())?;
+    if !arguments.takeover.all {
+        let others = cluster.all_deployments(Some(NAMESPACE_LABEL)).await?;
+        let others = others.iter().map(kube::ResourceExt::name_any);
+        if let Some(note) = still_followed(others.filter(|name| *name != record.deployment.name_any())) {
+            to_stderr(&note);
+        }
+    }
     if !arguments.apply {
         to_stderr("nothing is changed; with --apply:");
         for step in steps_back(record) {
@@ -349,6 +356,15 @@ async fn back(cluster: &Cluster, arguments: &MigrateArgs, record: &Record) -> Re
     let settings = (arguments.takeover.timeout, arguments.server.system_namespace.as_str());
     let outcome = back::go_back(cluster, record, settings, &mut done).await;
     finish(arguments, &done, outcome, "run the command again")
+}
+
+/// What is to be known about other BundleDeployments of Subscriptions before OLM runs again.
+fn still_followed(others: impl Iterator<Item = String>) -> Option<String> {
+    let others: Vec<String> = others.collect();
+    let names = others.join(", ");
+    (!others.is_empty()).then(|| {
+        format!("note: OLM would act on what other Subscriptions have here, too: give it back before OLM runs again: {names}")
+    })
 }
 
 /// What the way back would do, a line each.
@@ -411,5 +427,17 @@ impl Planned {
             steps.push(format!("create {owner}, and hand the bundledeployment over to it"));
         }
         steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gives_one_back_is_told_of_the_others() {
+        assert_eq!(still_followed(std::iter::empty()), None);
+        let note = still_followed(["a.ns", "b.ns"].map(str::to_owned).into_iter()).expect("a note");
+        assert!(note.contains("before OLM runs again") && note.ends_with(": a.ns, b.ns"), "{note}");
     }
 }

@@ -166,6 +166,11 @@ async fn goes_back(olms: &Olms) {
     assert_eq!(olms.plans().await, [operator.plan_target().name]);
     let plan = case.get(&operator.plan_target()).await;
     assert_eq!(text(&plan, "/status/bundleLookups/0/path"), olms.images[0].1, "it names the image");
+    let left = case.until_said("ResolutionFailed", "ErrorPreventedResolution").await;
+    for name in ["currentCSV", "installedCSV"] {
+        assert_eq!(text(&left, &format!("/status/{name}")), operator.csv, "{name}");
+    }
+    assert_eq!(text(&left, "/status/installPlanRef/name"), operator.plan_target().name);
 }
 
 /// From then on it is a Subscription like others.

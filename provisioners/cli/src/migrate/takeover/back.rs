@@ -259,13 +259,10 @@ async fn subscribe(
         again(cluster, &record.group, (&mut *uids, timeout), done).await?;
     }
     again(cluster, &record.subscription, (&mut *uids, timeout), done).await?;
-    if record.stays {
-        stay::say_again(cluster, record).await?;
+    if let Some(plan) = &record.plan {
+        again(cluster, plan, (&mut *uids, timeout), done).await?;
     }
-    match &record.plan {
-        Some(plan) => again(cluster, plan, (&mut *uids, timeout), done).await,
-        None => Ok(()),
-    }
+    if record.stays { stay::say_again(cluster, record).await } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //! twice.
 //!
 //! ```text
-//! plan    the InstallPlan that goes on                                                 pure
-//! speak   ClusterServiceVersion and InstallPlan say which BundleDeployment they are of
-//! hand    the BundleDeployment says whose it is: from then on the Subscription has it
-//! let_go  all of that is unsaid, and what was asked since is withdrawn
+//! plan       the InstallPlan that goes on                                                 pure
+//! speak      ClusterServiceVersion and InstallPlan say which BundleDeployment they are of
+//! hand       the BundleDeployment says whose it is: from then on the Subscription has it
+//! let_go     all of that is unsaid, and what was asked since is withdrawn
+//! say_again  the statuses are OLM's again
 //! ```
 
 use std::collections::BTreeMap;
@@ -98,8 +99,6 @@ pub(super) async fn let_go(cluster: &Cluster, record: &Record, done: &mut Vec<Do
     for object in [Some(&record.csv), record.plan.as_ref()].into_iter().flatten() {
         let Some((identity, _)) = there(cluster, &Reference::of_value(object)).await? else { continue };
         cluster.merge_any(&identity, &nothing).await?;
-        // It names the image, which only OLM writes there.
-        cluster.merge_status(&identity, &object["status"]).await?;
     }
     Ok(())
 }
@@ -128,12 +127,13 @@ fn was_made_for(plan: &DynamicObject, record: &Record, deployment: &BundleDeploy
     deployment.uid().is_some_and(|uid| plan.annotations().get(DEPLOYMENT_UID) == Some(&uid)) && plan.uid() != olms
 }
 
-/// Has the Subscription say again what it said: OLM goes on by that.
+/// Has all of them say again what they said, once nobody but OLM writes it: OLM goes on by that, and its InstallPlan names the image.
 pub(super) async fn say_again(cluster: &Cluster, record: &Record) -> Result<(), Failure> {
-    let Some((identity, _)) = there(cluster, &Reference::of_value(&record.subscription)).await? else {
-        return Ok(());
-    };
-    cluster.merge_status(&identity, &record.subscription["status"]).await?;
+    for object in [Some(&record.subscription), Some(&record.csv), record.plan.as_ref()].into_iter().flatten() {
+        if let Some((identity, _)) = there(cluster, &Reference::of_value(object)).await? {
+            cluster.merge_status(&identity, &object["status"]).await?;
+        }
+    }
     Ok(())
 }
 
