@@ -187,9 +187,19 @@ async fn planned(
 
 /// Goes on with what was begun.
 async fn resumed(cluster: &Cluster, arguments: &MigrateArgs, record: Record) -> Result<Planned, Failure> {
+    if is_another(arguments.to, record.stays) {
+        let text =
+            format!("the take-over of subscription {:?} was begun with another --to", record.subscription_name());
+        return Err(Failure::no(text).hint("finish it without --to, or go back by --back and begin again"));
+    }
     let csv = record.csv["metadata"]["name"].as_str().unwrap_or_default();
     let plan = render(cluster, arguments, &record.deployment, csv).await?;
     Ok(Planned { record, plan, notes: Vec::new(), is_begun: true })
+}
+
+/// Whether what is asked for would keep the Subscription where what was begun deletes it, or the other way round.
+fn is_another(to: Option<Kind>, stays: bool) -> bool {
+    to.is_some_and(|to| (to == Kind::Subscription) != stays)
 }
 
 /// The objects of the bundle, as the controller will have them.
@@ -433,6 +443,13 @@ impl Planned {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_begun_is_not_finished_in_another_way() {
+        assert!(!is_another(None, true) && !is_another(None, false));
+        assert!(!is_another(Some(Kind::Subscription), true) && is_another(Some(Kind::Subscription), false));
+        assert!(!is_another(Some(Kind::Operator), false) && is_another(Some(Kind::Operator), true));
+    }
 
     #[test]
     fn who_gives_one_back_is_told_of_the_others() {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use rukpak_crds::names::BUNDLE_DEPLOYMENT_NAME_MAX;
-use rukpak_crds::olmv0::subscription::{CARRIED_SETTINGS, MANUAL};
+use rukpak_crds::olmv0::subscription::{CARRIED_SETTINGS, IMAGE_PULL_SECRETS, MANUAL};
 use serde_json::Value;
 
 use super::olm::{Installed, TARGETS, definitions, list, text};
@@ -69,7 +69,10 @@ pub(super) fn check(installed: &Installed, stays: bool) -> Result<Checked<'_>, F
 fn pull_secrets(installed: &Installed) -> Option<String> {
     let source = installed.source.as_ref()?;
     let named = list(source, "/spec/secrets").iter().filter_map(Value::as_str);
-    let named: Vec<&str> = named.filter(|name| !name.contains('/')).collect();
+    let config = carried(&installed.subscription);
+    let own = config.get(IMAGE_PULL_SECRETS).and_then(Value::as_array);
+    let has = |name: &str| own.into_iter().flatten().any(|own| own["name"] == name);
+    let named: Vec<&str> = named.filter(|name| !name.contains('/') && !has(name)).collect();
     if named.is_empty() || source.metadata.namespace.as_ref() != Some(&installed.namespace) {
         return None;
     }
@@ -230,7 +233,8 @@ mod tests {
             let object = |value: Value| -> DynamicObject { serde_json::from_value(value).unwrap() };
             pull_secrets(&Installed {
                 namespace: "ns".to_owned(),
-                subscription: object(json!({"metadata": {"name": "s"}, "spec": {"installPlanApproval": approval}})),
+                subscription: object(json!({"metadata": {"name": "s"}, "spec": {
+                    "installPlanApproval": approval, "config": {"imagePullSecrets": [{"name": "own"}]}}})),
                 csv: None,
                 groups: Vec::new(),
                 plans: Vec::new(),
@@ -246,6 +250,7 @@ mod tests {
         assert!(told("ns", json!(["pull"]), "Manual").is_some_and(|note| note.contains("is approved")));
         assert_eq!(told("olm", json!(["pull"]), "Automatic"), None, "those of other namespaces are named nowhere");
         assert_eq!(told("ns", json!(["other/pull"]), "Automatic"), None);
+        assert_eq!(told("ns", json!(["own"]), "Automatic"), None, "the Pods have it already");
         assert_eq!(told("ns", Value::Null, "Automatic"), None);
     }
 }
