@@ -9,6 +9,7 @@
 //! record   what was before, in a ConfigMap                        forward, back: the writes
 //! marks    the write by which an object changes hands             pure
 //! stay     where the Subscription goes on with what OLM has written
+//! version  whether it has the version still that OLM had          pure
 //! ```
 
 mod back;
@@ -20,6 +21,7 @@ mod olm;
 mod record;
 mod sorted;
 mod stay;
+mod version;
 mod wanted;
 
 use std::collections::BTreeSet;
@@ -346,7 +348,7 @@ async fn carry_out(cluster: &Cluster, arguments: &MigrateArgs, planned: &Planned
 
 async fn back(cluster: &Cluster, arguments: &MigrateArgs, record: &Record) -> Result<Exit, Failure> {
     let deployment = cluster.deployment(&record.deployment.name_any()).await?;
-    back::check(record, deployment.as_ref())?;
+    version::check(record, deployment.as_ref())?;
     if !arguments.takeover.all {
         let others = cluster.all_deployments(Some(NAMESPACE_LABEL)).await?;
         let others = others.iter().map(kube::ResourceExt::name_any);

@@ -59,6 +59,13 @@ impl Olms {
         self.case.push_catalog(Documents::package(&self.case.package, &pairs)).await
     }
 
+    /// Has the CatalogSource offer so many versions.
+    async fn publish(&self, versions: usize) {
+        let source = Target::namespaced("operators.coreos.com/v1alpha1", "CatalogSource", GLOBAL, &self.case.package);
+        let patch = json!({"spec": {"image": self.catalog(versions).await}});
+        self.case.merge_into(&source, &patch).await;
+    }
+
     fn manager(&self) -> Target {
         self.case.named("Deployment", &format!("{}-manager", self.case.package))
     }
@@ -144,6 +151,9 @@ async fn subscriptions_of_olm_go_on_here_with_the_same_objects_and_go_back() {
     let after = [&automatic, &manual].map(|olms| running(&olms.case.client, &olms.operator));
     assert_eq!(futures::future::join_all(after).await, before, "no Pod is replaced");
 
+    // What waits for an answer is not there, and does not bar the way back.
+    manual.publish(2).await;
+    manual.case.until_planned("1.1.0", "RequiresApproval").await;
     goes_back(&manual).await;
     assert_eq!(running(&manual.case.client, &manual.operator).await, before[1], "no Pod is replaced");
     upgrades(&automatic).await;
@@ -176,8 +186,7 @@ async fn goes_back(olms: &Olms) {
 /// From then on it is a Subscription like others.
 async fn upgrades(olms: &Olms) {
     let (case, manager) = (&olms.case, olms.case.get(&olms.manager()).await);
-    let source = Target::namespaced("operators.coreos.com/v1alpha1", "CatalogSource", GLOBAL, &case.package);
-    case.merge_into(&source, &json!({"spec": {"image": olms.catalog(2).await}})).await;
+    olms.publish(2).await;
     case.until_succeeded("1.1.0").await;
     case.until_planned("1.1.0", "Complete").await;
     case.until_gone(&case.csv("1.0.0")).await;

@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use rukpak_crds::condition::{Conditions as _, READY, reason};
+use rukpak_crds::ConditionStatus;
+use rukpak_crds::condition::Conditions as _;
 use rukpak_crds::names::OWNER_NAME;
-use rukpak_crds::olm::BUNDLE_REFERENCE;
-use rukpak_crds::{BundleDeployment, ConditionStatus};
 use rukpak_plan::status::SUSPENDED;
 use rukpak_plan::{Identity, owner};
 use serde_json::{Value, json};
@@ -29,7 +28,6 @@ use super::stay;
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::{Cluster, Dependents, Error, owner_labels};
 use crate::failure::Failure;
-use crate::history;
 use crate::wait::{self, Step, Wait};
 
 /// An object that others write all the time is read again this often.
@@ -39,29 +37,6 @@ const REMAINS: [(&str, &str); 3] =
     [("core.rukpak.io/v1alpha1", "Bundle"), ("core.rukpak.io/v1alpha1", PLAN), ("apps/v1", "ControllerRevision")];
 /// It is no object of a bundle, and so has no label of the owner's kind.
 const PLAN: &str = "Plan";
-
-/// Refuses where OLM would get another version than it had.
-pub(super) fn check(record: &Record, deployment: Option<&BundleDeployment>) -> Result<(), Failure> {
-    let Some(deployment) = deployment else { return Ok(()) };
-    let image = deployment.spec.template.spec.source.image.as_ref().map(|image| image.reference.as_str());
-    if image == Some(record.image()) || only_asks(deployment, record.image()) {
-        return Ok(());
-    }
-    let (name, image) = (deployment.name_any(), image.unwrap_or("another source"));
-    let text = format!(
-        "bundledeployment {name:?} has {image} by now, and OLM had {}: it cannot go back from another version",
-        record.image()
-    );
-    Err(Failure::no(text).hint(format!("rukpakctl history {name}")))
-}
-
-/// Whether the bundle of this image is what is installed, and another one waits for approval: nothing of that is in the cluster.
-fn only_asks(deployment: &BundleDeployment, image: &str) -> bool {
-    let Some(status) = &deployment.status else { return false };
-    let asks = status.conditions.find(READY).is_some_and(|ready| ready.reason == reason::WAITING_FOR_APPROVAL);
-    let active = history::installed(&status.history).and_then(|revision| revision.annotations.get(BUNDLE_REFERENCE));
-    asks && active.is_some_and(|active| active == image) && status.observed_generation >= deployment.metadata.generation
-}
 
 /// Does all of it, or what is left of it.
 pub(super) async fn go_back(
@@ -263,44 +238,4 @@ async fn subscribe(
         again(cluster, plan, (&mut *uids, timeout), done).await?;
     }
     if record.stays { stay::say_again(cluster, record).await } else { Ok(()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(image: &str) -> Record {
-        let deployment = json!({"metadata": {"name": "p.ns"}, "spec": spec(image)});
-        let nothing: [Value; 0] = [];
-        serde_json::from_value(json!({
-            "namespace": "ns", "subscription": {}, "csv": {}, "group": {}, "taken": nothing, "made": nothing,
-            "removed": nothing, "swept": nothing, "deployment": deployment, "stays": true,
-        }))
-        .unwrap()
-    }
-
-    fn spec(image: &str) -> Value {
-        json!({"provisionerClassName": "p", "template": {"spec": {"provisionerClassName": "p",
-               "source": {"type": "image", "image": {"ref": image}}}}})
-    }
-
-    #[test]
-    fn an_upgrade_that_waits_for_approval_does_not_bar_the_way_back() {
-        let can = |wanted: &str, active: &str, ready: &str| {
-            let condition = json!({"type": "Ready", "status": "Unknown", "reason": ready, "message": "",
-                                   "lastTransitionTime": "2026-01-01T00:00:00Z"});
-            let revision = json!({"revision": 1, "contentDigest": "d", "result": "Healthy", "bundle": "b",
-                                  "time": "2026-01-01T00:00:00Z", "annotations": {BUNDLE_REFERENCE: active}});
-            let deployment: BundleDeployment = serde_json::from_value(json!({
-                "metadata": {"name": "p.ns", "generation": 2}, "spec": spec(wanted),
-                "status": {"observedGeneration": 2, "conditions": [condition], "history": [revision]},
-            }))
-            .unwrap();
-            check(&record("one"), Some(&deployment)).is_ok()
-        };
-        assert!(can("one", "one", "Succeeded"));
-        assert!(can("two", "one", "WaitingForApproval"));
-        assert!(!can("two", "one", "Progressing"), "it was approved");
-        assert!(!can("three", "two", "WaitingForApproval"), "another one is installed");
-    }
 }

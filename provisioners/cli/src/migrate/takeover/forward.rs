@@ -22,7 +22,7 @@ use super::super::{Done, hand};
 use super::marks::owners;
 use super::olm::CLEANUP;
 use super::record::{Left, Record, Reference, State};
-use super::stay;
+use super::{stay, version};
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::{Cluster, Dependents, Error};
 use crate::failure::Failure;
@@ -65,7 +65,7 @@ pub(super) async fn take_over(
 async fn is_handed_over(cluster: &Cluster, record: &Record) -> Result<bool, Failure> {
     let deployment = cluster.deployment(&record.deployment.name_any()).await?;
     if record.stays {
-        return Ok(deployment.is_some_and(|deployment| stay::is_handed_over(&deployment)));
+        return Ok(deployment.is_some_and(|deployment| version::is_handed_over(&deployment)));
     }
     let Some(owner) = record.owner.as_ref().map(Reference::of_value) else { return Ok(false) };
     let controller = deployment.as_ref().and_then(|deployment| owner::controller(&deployment.metadata));

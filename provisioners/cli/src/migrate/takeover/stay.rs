@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use super::super::Done;
 use super::marks::owners;
 use super::olm::{CLEANUP, Installed, V1ALPHA1, identity_of, list, text};
-use super::record::{Record, Reference};
+use super::record::{Record, Reference, State};
+use super::version::{is_handed_over, same_version};
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::{Cluster, Dependents};
 use crate::failure::Failure;
@@ -63,11 +64,6 @@ pub(super) async fn speak(cluster: &Cluster, record: &Record, deployment: &Bundl
     Ok(())
 }
 
-/// Whether the Subscription has the BundleDeployment.
-pub(super) fn is_handed_over(deployment: &BundleDeployment) -> bool {
-    deployment.annotations().contains_key(PACKAGE)
-}
-
 /// Hands the BundleDeployment over to the Subscription.
 pub(super) async fn hand(
     cluster: &Cluster,
@@ -89,9 +85,15 @@ pub(super) async fn hand(
 /// Takes the BundleDeployment from the Subscription, and has nothing speak of it any more.
 pub(super) async fn let_go(cluster: &Cluster, record: &Record, done: &mut Vec<Done>) -> Result<(), Failure> {
     let name = record.deployment.name_any();
-    if cluster.deployment(&name).await?.is_some() {
+    if let Some(before) = cluster.deployment(&name).await? {
         let metadata = json!({"labels": {NAMESPACE_LABEL: null}, "annotations": {PACKAGE: null, VERSIONS: null}});
         let deployment = cluster.merge(&name, &json!({ "metadata": metadata })).await?;
+        if let Some(failure) = same_version(record, &deployment).err().filter(|_| is_handed_over(&before)) {
+            // An upgrade began meanwhile.
+            hand(cluster, record, &deployment, &mut Vec::new()).await?;
+            record.note(cluster, State::Done).await?;
+            return Err(failure);
+        }
         // Only now nobody makes another one.
         withdraw(cluster, record, &deployment, done).await?;
     }
