@@ -138,16 +138,23 @@ async fn follow(subscription: &Subscription, context: &Context) -> Followed {
 }
 
 /// The ClusterServiceVersion that the Subscription has installed, or had begun to, where that was by OLM: it does not speak of a
-/// BundleDeployment.
+/// BundleDeployment, or of one that the Subscription does not have yet.
 fn left_by_olm(subscription: &Subscription, context: &Context) -> Option<String> {
     let status = subscription.status.as_ref()?;
     let versions = within(&context.versions, &subscription.namespace().unwrap_or_default());
+    let deployments = context.deployments.state();
+    let is_begun = |uid: &String| is_of_nobody(&deployments, uid);
     let is_left = |version: &Arc<ClusterServiceVersion>| {
         let name = version.name_any();
         (name == status.installed_csv || name == status.current_csv)
-            && !version.annotations().contains_key(DEPLOYMENT_UID)
+            && version.annotations().get(DEPLOYMENT_UID).is_none_or(is_begun)
     };
     versions.into_iter().find(is_left).map(|version| version.name_any())
+}
+
+/// Whether the BundleDeployment of this UID is there, and no Subscription has it: a take-over is under way, there or back.
+fn is_of_nobody(deployments: &[Arc<BundleDeployment>], uid: &str) -> bool {
+    deployments.iter().any(|one| one.uid().as_deref() == Some(uid) && Unit::of(one).is_none())
 }
 
 /// What is to be done about a ClusterServiceVersion of OLM.
@@ -336,9 +343,25 @@ fn versions(subscription: &Subscription, context: &Context) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use rukpak_crds::olmv0::{NAMESPACE_LABEL, PACKAGE};
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_deployment_is_of_nobody_until_it_says_whose_it_is() {
+        let deployment = |uid: &str, labels: Value, annotations: Value| -> Arc<BundleDeployment> {
+            let spec = json!({"provisionerClassName": "c",
+                "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}}});
+            let metadata = json!({"name": "p.ns", "uid": uid, "labels": labels, "annotations": annotations});
+            Arc::new(serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap())
+        };
+        let whose = (json!({NAMESPACE_LABEL: "ns"}), json!({PACKAGE: "p"}));
+        let all = [deployment("made", json!({}), json!({})), deployment("handed", whose.0, whose.1)];
+        let is_of_nobody = |uid: &str| is_of_nobody(&all, uid);
+        assert!(is_of_nobody("made") && !is_of_nobody("handed"));
+        assert!(!is_of_nobody("gone"), "what it left is nobody's take-over");
+    }
 
     #[test]
     fn a_plan_of_olm_counts_once_it_is_done_and_one_that_speaks_of_a_deployment_always() {
