@@ -21,7 +21,6 @@ use super::cluster_object_set::{self, Sets};
 use super::dependencies::Dependencies;
 use super::events::Events;
 use super::follow::Optional;
-use super::logins::Logins;
 use super::policies::Verdicts;
 use super::{cluster_catalog, cluster_extension};
 
@@ -44,7 +43,7 @@ pub(crate) struct Parts {
     /// Where the content of BundleDeployments lies.
     pub system_namespace: String,
     pub loader: Arc<Loader>,
-    pub logins: Arc<Logins>,
+    pub logins: CatalogLogins,
     pub verdicts: Arc<Verdicts>,
     pub content: Arc<CatalogStore>,
     /// Whether catalogs have to name images by digest.
@@ -114,7 +113,6 @@ impl Extensions {
         } = parts;
         let (catalogs, listed, known) = (self.catalogs, self.listed, self.known);
         let told = (written.clone(), events.clone());
-        let logins = CatalogLogins::new(client.clone(), &system_namespace, logins);
         let sets = self.sets.store();
         self.sets.start(process, (client.clone(), system_namespace), (deployments.clone(), filled.clone()), told);
         let of_extensions = Arc::new(cluster_extension::Context {

@@ -252,7 +252,7 @@ fn extended(context: &Arc<Context>, loading: Loading, unpacked: Arc<CatalogStore
         client: context.client.clone(),
         system_namespace: options.system_namespace.clone(),
         loader,
-        logins,
+        logins: CatalogLogins::new(context.client.clone(), &options.system_namespace, logins),
         verdicts,
         content: unpacked,
         requires_digests: options.require_digests,
