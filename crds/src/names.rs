@@ -67,6 +67,8 @@ pub const ENABLED: &str = "enabled";
 
 /// Annotation on a Secret of the system namespace: the hosts that its login may be sent to, separated by commas.
 pub const SECRET_HOSTS: &str = "core.rukpak.io/hosts";
+/// What Tekton's annotations begin with that name the registries of a pull secret. They count as [`SECRET_HOSTS`] does.
+pub const TEKTON_REGISTRY: &str = "tekton.dev/docker-";
 /// Annotation on a Secret of the system namespace: `"true"` lets its login be sent without TLS, or to a server whose certificate
 /// is not looked at.
 pub const SECRET_ALLOW_INSECURE: &str = "core.rukpak.io/allow-insecure";

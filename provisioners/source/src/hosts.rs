@@ -1,5 +1,6 @@
 //! The servers that a login is for, as its owner names them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -90,6 +91,22 @@ struct Entry {
 pub struct HostsError(String);
 
 impl Hosts {
+    /// Those that annotations name: each whose key `counts` names some.
+    ///
+    /// # Errors
+    /// Which annotation names none, and what is wrong with it.
+    pub fn named(
+        annotations: &BTreeMap<String, String>,
+        counts: impl Fn(&str) -> bool,
+    ) -> Result<Self, (&str, HostsError)> {
+        let mut hosts = Self::default();
+        for (key, value) in annotations.iter().filter(|(key, _)| counts(key)) {
+            let named: Self = value.parse().map_err(|error: HostsError| (key.as_str(), error))?;
+            hosts.extend(named);
+        }
+        Ok(hosts)
+    }
+
     /// Adds those of `other`.
     pub fn extend(&mut self, other: Self) {
         self.0.extend(other.0);

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
-use rukpak_crds::names::{PULL_SECRET, SECRET_HOSTS};
+use rukpak_crds::names::{PULL_SECRET, SECRET_HOSTS, TEKTON_REGISTRY};
 use rukpak_crds::olm::{ClusterCatalog, rules};
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
-use rukpak_source::hosts::{Hosts, HostsError};
+use rukpak_source::hosts::Hosts;
 use rukpak_source::image::Credentials;
 
 use crate::logins::Logins;
@@ -47,7 +47,7 @@ impl CatalogLogins {
     }
 }
 
-/// The logins of a pull secret, which are sent to the hosts alone that it names in an annotation, if it names some.
+/// The logins of a pull secret, which are sent to the hosts alone that its annotations name, if they name some: as those of Bundles.
 fn read(secret: &Secret) -> Result<Credentials, String> {
     let data = |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).map(|value| value.0.as_slice());
     let read = match (data(".dockerconfigjson"), data(".dockercfg")) {
@@ -56,10 +56,9 @@ fn read(secret: &Secret) -> Result<Credentials, String> {
         (None, None) => return Err("it has no key .dockerconfigjson or .dockercfg".to_owned()),
     };
     let credentials = read.map_err(|error| format!("it cannot be used: {}", Chain(&error)))?;
-    let Some(hosts) = secret.annotations().get(SECRET_HOSTS) else { return Ok(credentials) };
-    let hosts: Hosts =
-        hosts.parse().map_err(|error: HostsError| format!("its annotation {SECRET_HOSTS}: {}", Chain(&error)))?;
-    Ok(credentials.only_for(&hosts))
+    let hosts = Hosts::named(secret.annotations(), |key| key == SECRET_HOSTS || key.starts_with(TEKTON_REGISTRY))
+        .map_err(|(annotation, error)| format!("its annotation {annotation}: {}", Chain(&error)))?;
+    Ok(if hosts.is_empty() { credentials } else { credentials.only_for(&hosts) })
 }
 
 #[cfg(test)]
@@ -89,5 +88,21 @@ mod tests {
         assert!(broken.starts_with("it cannot be used: ") && !broken.contains("hush"), "{broken}");
         let elsewhere = why(".dockerconfigjson", LOGIN, "https://");
         assert!(elsewhere.starts_with("its annotation core.rukpak.io/hosts: "), "{elsewhere}");
+    }
+
+    #[test]
+    fn annotations_bound_where_a_login_is_sent() {
+        let bound = |annotation: &str, hosts: &str| {
+            let mut secret = secret(".dockerconfigjson", LOGIN, "");
+            secret.annotations_mut().insert(annotation.to_owned(), hosts.to_owned());
+            // Passwords are not shown, hosts are.
+            format!("{:?}", read(&secret).unwrap())
+        };
+        let unbound = bound("tekton.dev/git-0", "https://only.example");
+        assert_eq!(unbound, format!("{:?}", read(&secret(".dockerconfigjson", LOGIN, "")).unwrap()), "another use");
+        for annotation in [SECRET_HOSTS, "tekton.dev/docker-0"] {
+            let bound = bound(annotation, "https://only.example");
+            assert!(bound.contains("only.example") && bound != unbound, "{annotation}: {bound}");
+        }
     }
 }

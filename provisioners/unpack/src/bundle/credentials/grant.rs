@@ -7,9 +7,8 @@ use rukpak_source::hosts::{Hosts, Scheme, Server};
 
 use super::Error;
 
-/// Tekton's annotations that name the host of a Secret, by what they begin with.
+/// What Tekton's annotations begin with that name the host of a login.
 const TEKTON_GIT: &str = "tekton.dev/git-";
-const TEKTON_REGISTRY: &str = "tekton.dev/docker-";
 
 const USERNAME: &str = "username";
 const PASSWORD: &str = "password";
@@ -42,21 +41,16 @@ impl<'a> Grant<'a> {
 
     /// That of a pull secret.
     pub fn of_pull_secret(shown: &'a str, secret: &'a Secret) -> Result<Self, Error> {
-        Self::read(shown, secret, TEKTON_REGISTRY)
+        Self::read(shown, secret, names::TEKTON_REGISTRY)
     }
 
     fn read(shown: &'a str, secret: &'a Secret, tekton: &str) -> Result<Self, Error> {
-        let mut hosts = Hosts::default();
-        for (key, value) in secret.annotations() {
-            if key == names::SECRET_HOSTS || key.starts_with(tekton) {
-                let parsed = value.parse().map_err(|source| Error::Hosts {
-                    secret: shown.to_owned(),
-                    annotation: key.clone(),
-                    source,
-                })?;
-                hosts.extend(parsed);
-            }
-        }
+        let named = Hosts::named(secret.annotations(), |key| key == names::SECRET_HOSTS || key.starts_with(tekton));
+        let hosts = named.map_err(|(annotation, source)| Error::Hosts {
+            secret: shown.to_owned(),
+            annotation: annotation.to_owned(),
+            source,
+        })?;
         Ok(Self { shown, secret, hosts })
     }
 
