@@ -172,8 +172,15 @@ pub(super) async fn archive(set: &ClusterObjectSet, context: &Context) -> Result
 
 /// Deletes the Secrets with what the phases held: the last one first, so that those that are left are found again.
 async fn forget(set: &ClusterObjectSet, context: &Context) -> Result<(), Fault> {
+    let mut observed = set.status.as_ref().map(|status| status.observed_phases.clone()).unwrap_or_default();
+    // A set that got stuck before all its phases had their BundleDeployments tells of none. What cannot be read has had none.
+    if observed.is_empty() {
+        let phases = content::resolve(set, context).await;
+        observed = phases.and_then(|phases| content::observed(set, &phases)).unwrap_or_default();
+    }
+
     let api = contents(context);
-    for phase in set.status.iter().flat_map(|status| &status.observed_phases) {
+    for phase in &observed {
         let deployment = phase_deployment_name(&set.name_any(), &phase.name);
         let name = |number: usize| content_name(set, &deployment, &phase.digest, number);
         let mut count = 0;
