@@ -102,7 +102,7 @@ impl Cluster {
         Ok(self.deployments.get_metadata_opt(name).await?.map(|found| found.metadata))
     }
 
-    /// The whole of it.
+    /// All of a BundleDeployment, as the API server has it now.
     pub async fn declared(&self, name: &str) -> Result<Option<BundleDeployment>, Error> {
         Ok(self.deployments.get_opt(name).await?)
     }
