@@ -167,7 +167,7 @@ async fn install(set: &ClusterObjectSet, context: &Context) -> Result<Report, Fa
     Ok(Report::Phases { states, observed })
 }
 
-/// How the phases are, if each has its BundleDeployment and what that installs: nothing is read and written then.
+/// How the phases are, if each has its BundleDeployment and what that installs: no manifest is read or written then.
 async fn standing(set: &ClusterObjectSet, known: &Known, context: &Context) -> Result<Option<Vec<PhaseState>>, Fault> {
     let mut states = Vec::with_capacity(known.wanted.len());
     for wanted in &known.wanted {

@@ -136,13 +136,11 @@ async fn is_written(set: &ClusterObjectSet, name: &str, api: &Api<Secret>) -> Re
 }
 
 fn is_of(set: &ClusterObjectSet, secret: &ObjectMeta) -> bool {
-    let is_controller =
-        |owner: &OwnerReference| owner.controller == Some(true) && Some(&owner.uid) == set.meta().uid.as_ref();
     let is_apply = |entry: &ManagedFieldsEntry| {
         entry.manager.as_deref() == Some(FIELD_MANAGER) && entry.operation.as_deref() == Some("Apply")
     };
     secret.deletion_timestamp.is_none()
-        && secret.owner_references.iter().flatten().any(is_controller)
+        && is_controlled(set, secret)
         && secret.managed_fields.iter().flatten().any(is_apply)
 }
 
@@ -165,9 +163,27 @@ pub(super) async fn archive(set: &ClusterObjectSet, context: &Context) -> Result
     }
     // A set that is archived never comes back.
     if !report::is_archived(set) {
+        // The watch tells of it soon.
+        if is_one_unseen(set, context).await? {
+            return Ok(Report::Archiving);
+        }
         forget(set, context).await?;
     }
     Ok(Report::Archived)
+}
+
+/// Whether a phase has its BundleDeployment still. One that was made a moment ago is in the cluster before the watch shows it.
+async fn is_one_unseen(set: &ClusterObjectSet, context: &Context) -> Result<bool, Fault> {
+    let api: Api<BundleDeployment> = Api::all(context.client.clone());
+    for phase in &set.spec.phases {
+        let name = phase_deployment_name(&set.name_any(), &phase.name);
+        let found = api.get_metadata_opt(&name).await.map_err(Error::from);
+        let found = found.map_err(|error| Fault::of(&format!("BundleDeployment {name}"), &error))?;
+        if found.is_some_and(|found| is_controlled(set, &found.metadata)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Deletes the Secrets with what the phases held: the last one first, so that those that are left are found again.
@@ -200,8 +216,11 @@ async fn forget(set: &ClusterObjectSet, context: &Context) -> Result<(), Fault> 
 }
 
 fn is_ours(set: &ClusterObjectSet, deployment: &BundleDeployment) -> bool {
-    let owner = controller(&deployment.metadata);
-    owner.is_some_and(|owner| Some(&owner.uid) == set.meta().uid.as_ref())
+    is_controlled(set, &deployment.metadata)
+}
+
+fn is_controlled(set: &ClusterObjectSet, metadata: &ObjectMeta) -> bool {
+    controller(metadata).is_some_and(|owner| Some(&owner.uid) == set.meta().uid.as_ref())
 }
 
 /// Looks for a BundleDeployment; where the watch shows none, in the cluster.
