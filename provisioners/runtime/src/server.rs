@@ -14,9 +14,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,6 +30,10 @@ use tower::Service as _;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Line and headers of one call, at most; a body on its way takes as much.
 const BUFFER_BYTES: usize = 64 * 1024;
+/// Headers of one call over HTTP/2, at most.
+const HTTP2_HEADER_BYTES: u32 = 16 * 1024;
+/// Until a silent HTTP/2 connection is asked whether somebody is still there.
+const HTTP2_PING: Duration = Duration::from_secs(30);
 
 /// What a server allows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,7 +45,8 @@ pub struct Bounds {
     /// Until the handshake is done.
     pub handshake: Duration,
     /// Until the headers of the next call are there, the idle time before it included. The first call is no exception: clients
-    /// open connections ahead and count on them as on any idle one, and a call on its way to a closed one is lost.
+    /// open connections ahead and count on them as on any idle one, and a call on its way to a closed one is lost. Over HTTP/2, whose
+    /// calls do not wait for each other, an idle connection is pinged instead.
     pub headers: Duration,
     /// Until the connection ends, whatever goes on.
     pub connection: Duration,
@@ -115,6 +120,13 @@ impl Connection {
         self.address
     }
 
+    /// Closes it: what its calls hold is wanted.
+    pub fn close(&self) {
+        if let Some(entry) = self.table.entries().get(&self.number) {
+            entry.evicted.cancel();
+        }
+    }
+
     /// Closes the connection of this server whose call has been on its way longest, if it has for so long: what it holds is wanted.
     pub fn close_slowest(&self, at_least: Duration) {
         let entries = self.table.entries();
@@ -127,12 +139,41 @@ impl Connection {
     }
 }
 
+/// What is spoken on a connection.
+#[derive(Clone, Copy, Debug)]
+enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 from the first byte, with at most so many calls at once.
+    Http2 { calls: u32 },
+}
+
 /// Answers until `stop` is cancelled, then lets calls in flight end, for at most `drain`. Dropping it ends every connection.
 pub async fn serve<H: Handshake>(
     listener: TcpListener,
     handshake: H,
     router: Router,
     bounds: Bounds,
+    end: (CancellationToken, Duration),
+) {
+    accept(listener, handshake, router, (Protocol::Http1, bounds), end).await;
+}
+
+/// Answers as [`serve`] does, over HTTP/2 without TLS, as clients of gRPC speak it: at most `calls` at once on a connection.
+pub async fn serve_http2(
+    listener: TcpListener,
+    router: Router,
+    (bounds, calls): (Bounds, u32),
+    end: (CancellationToken, Duration),
+) {
+    accept(listener, Plain, router, (Protocol::Http2 { calls }, bounds), end).await;
+}
+
+async fn accept<H: Handshake>(
+    listener: TcpListener,
+    handshake: H,
+    router: Router,
+    (protocol, bounds): (Protocol, Bounds),
     (stop, drain): (CancellationToken, Duration),
 ) {
     let table = Arc::new(Table { bounds, ..Table::default() });
@@ -155,7 +196,8 @@ pub async fn serve<H: Handshake>(
                 number += 1;
                 let place = table.enter(number, address.ip().to_canonical());
                 let (handshake, router, watcher) = (handshake.clone(), router.clone(), graceful.watcher());
-                connections.spawn(connection(place, stream, handshake, router, (watcher, stop.clone())));
+                let end = (watcher, stop.clone());
+                connections.spawn(connection(place, (stream, handshake), router, protocol, end));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -171,9 +213,9 @@ pub async fn serve<H: Handshake>(
 
 async fn connection<H: Handshake>(
     place: Place,
-    stream: TcpStream,
-    handshake: H,
+    (stream, handshake): (TcpStream, H),
     router: Router,
+    protocol: Protocol,
     (watcher, stop): (Watcher, CancellationToken),
 ) {
     let bounds = place.connection.table.bounds;
@@ -193,12 +235,28 @@ async fn connection<H: Handshake>(
             call.extensions_mut().insert(place.connection.clone());
             router.clone().call(call)
         });
-        let calls = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(bounds.headers)
-            .max_buf_size(BUFFER_BYTES)
-            .serve_connection(TokioIo::new(stream), answer);
-        match timeout(bounds.connection, watcher.watch(calls)).await {
+        let stream = TokioIo::new(stream);
+        let ended = match protocol {
+            Protocol::Http1 => {
+                let calls = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(bounds.headers)
+                    .max_buf_size(BUFFER_BYTES)
+                    .serve_connection(stream, answer);
+                timeout(bounds.connection, watcher.watch(calls)).await
+            }
+            Protocol::Http2 { calls } => {
+                let calls = http2::Builder::new(TokioExecutor::new())
+                    .timer(TokioTimer::new())
+                    .keep_alive_interval(HTTP2_PING)
+                    .max_concurrent_streams(calls)
+                    .max_header_list_size(HTTP2_HEADER_BYTES)
+                    .max_send_buf_size(BUFFER_BYTES)
+                    .serve_connection(stream, answer);
+                timeout(bounds.connection, watcher.watch(calls)).await
+            }
+        };
+        match ended {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
             Err(_) => tracing::debug!(longest = ?bounds.connection, "a connection was closed at its deadline"),

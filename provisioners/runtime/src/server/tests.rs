@@ -184,6 +184,27 @@ async fn at_the_deadline_of_the_end_a_call_in_flight_is_cut_off() {
     assert!(is_closed(&mut slow).await);
 }
 
+#[tokio::test]
+async fn http2_is_spoken_from_the_first_byte_with_a_bound_on_calls() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+    let task = tokio::spawn(serve_http2(listener, Router::new(), (BOUNDS, 7), (stop.clone(), LONG)));
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // The preface, and settings that change nothing.
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!(head[3], 4, "settings come first: {head:?}");
+    let mut settings = vec![0; usize::from(head[2])];
+    stream.read_exact(&mut settings).await.unwrap();
+    // SETTINGS_MAX_CONCURRENT_STREAMS is 3.
+    let calls = settings.chunks(6).find(|setting| setting[..2] == [0, 3]).map(|setting| setting[2..].to_vec());
+    assert_eq!(calls, Some(vec![0, 0, 0, 7]));
+    stop.cancel();
+    drop(stream);
+    timeout(LONG, task).await.unwrap().unwrap();
+}
+
 fn table() -> Arc<Table> {
     Arc::new(Table { bounds: BOUNDS, ..Table::default() })
 }
