@@ -1,4 +1,4 @@
-//! The registry gRPC API (`api.Registry`), which the catalog Pods of OLM serve: client and messages.
+//! The registry gRPC API (`api.Registry`), which the catalog Pods of OLM serve: client, [server] and messages.
 //!
 //! Two traps of that API are met here. A stream that ends with an error, or without its closing status, is an error and never a
 //! shorter list: half a catalog would hide newer versions. And a message may be larger than gRPC's 4 MiB, since a
@@ -12,6 +12,7 @@ mod error;
 mod facts;
 mod fold;
 pub mod message;
+pub mod server;
 
 use std::time::Duration;
 

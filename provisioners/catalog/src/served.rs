@@ -183,10 +183,10 @@ impl Writer {
 }
 
 /// A document, and all of it as one line.
-struct Blob {
-    document: Document,
+pub(crate) struct Blob {
+    pub(crate) document: Document,
     line: Line,
-    json: Vec<u8>,
+    pub(crate) json: Vec<u8>,
 }
 
 impl Blob {

@@ -8,7 +8,8 @@ use axum::http::{Request, Response};
 use futures::{FutureExt, Stream, StreamExt, future, stream};
 use prost::Message;
 use rukpak_catalog::registry::message::{
-    Bundle, GetBundleRequest, GetPackageRequest, ListBundlesRequest, ListPackageRequest, PackageName, method,
+    Bundle, GetBundleRequest, GetPackageRequest, HealthCheckRequest, HealthCheckResponse, ListBundlesRequest,
+    ListPackageRequest, PackageName, method,
 };
 use tonic::Status;
 use tonic::body::Body;
@@ -17,21 +18,6 @@ use tonic_prost::ProstCodec;
 
 use super::Documents;
 use super::server::{Content, Cut, Ending, Shared};
-
-const HEALTH: &str = "/grpc.health.v1.Health/Check";
-
-#[derive(Clone, PartialEq, Message)]
-struct HealthCheckRequest {
-    #[prost(string, tag = "1")]
-    service: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct HealthCheckResponse {
-    /// 1 is `SERVING`.
-    #[prost(int32, tag = "1")]
-    status: i32,
-}
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -75,7 +61,7 @@ pub(super) async fn answer(shared: Arc<Shared>, request: Request<Body>) -> Resul
             response
         }
         method::GET_BUNDLE => unary(request, move |wanted| bundle(&documents, &wanted, empty_paths)).await,
-        HEALTH => unary(request, |_: HealthCheckRequest| Ok(HealthCheckResponse { status: 1 })).await,
+        method::HEALTH_CHECK => unary(request, |_: HealthCheckRequest| Ok(HealthCheckResponse { status: 1 })).await,
         _ => Status::unimplemented("").into_http(),
     })
 }

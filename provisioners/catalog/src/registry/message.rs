@@ -1,7 +1,6 @@
 //! The messages of `api.Registry`, written by hand: a build needs no protoc.
 //!
-//! Source of names and numbers: `pkg/api/registry.proto` of operator-registry. What nobody here reads or asks for is kept where a
-//! server for tests gives it.
+//! Source of names and numbers: `pkg/api/registry.proto` of operator-registry, and `health.proto` of gRPC.
 
 /// Names of the methods, as paths.
 pub mod method {
@@ -13,6 +12,20 @@ pub mod method {
     pub const GET_BUNDLE: &str = "/api.Registry/GetBundle";
     /// Every bundle, once for each channel it is in, mostly without its ClusterServiceVersion.
     pub const LIST_BUNDLES: &str = "/api.Registry/ListBundles";
+    /// The bundle at the head of a channel.
+    pub const GET_BUNDLE_FOR_CHANNEL: &str = "/api.Registry/GetBundleForChannel";
+    /// Entries of any channel that replace a bundle.
+    pub const GET_CHANNEL_ENTRIES_THAT_REPLACE: &str = "/api.Registry/GetChannelEntriesThatReplace";
+    /// The bundle of a channel that replaces another one.
+    pub const GET_BUNDLE_THAT_REPLACES: &str = "/api.Registry/GetBundleThatReplaces";
+    /// Entries of any channel whose bundle provides an API.
+    pub const GET_CHANNEL_ENTRIES_THAT_PROVIDE: &str = "/api.Registry/GetChannelEntriesThatProvide";
+    /// The same, of heads alone.
+    pub const GET_LATEST_CHANNEL_ENTRIES_THAT_PROVIDE: &str = "/api.Registry/GetLatestChannelEntriesThatProvide";
+    /// The bundle at the head of a default channel that provides an API.
+    pub const GET_DEFAULT_BUNDLE_THAT_PROVIDES: &str = "/api.Registry/GetDefaultBundleThatProvides";
+    /// Whether the server is well.
+    pub const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
 }
 
 /// Asks for every package.
@@ -52,6 +65,72 @@ pub struct GetBundleRequest {
 /// Asks for every bundle.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ListBundlesRequest {}
+
+/// Asks for the bundle at the head of a channel.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetBundleInChannelRequest {
+    /// The package.
+    #[prost(string, tag = "1")]
+    pub pkg_name: String,
+    /// The channel.
+    #[prost(string, tag = "2")]
+    pub channel_name: String,
+}
+
+/// Asks for everything that replaces a bundle.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetAllReplacementsRequest {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub csv_name: String,
+}
+
+/// Asks for what replaces a bundle in a channel.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct GetReplacementRequest {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub csv_name: String,
+    /// The package.
+    #[prost(string, tag = "2")]
+    pub pkg_name: String,
+    /// The channel.
+    #[prost(string, tag = "3")]
+    pub channel_name: String,
+}
+
+/// An entry of a channel: one for each edge that ends at its bundle.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ChannelEntry {
+    /// The package.
+    #[prost(string, tag = "1")]
+    pub package_name: String,
+    /// The channel.
+    #[prost(string, tag = "2")]
+    pub channel_name: String,
+    /// The bundle.
+    #[prost(string, tag = "3")]
+    pub bundle_name: String,
+    /// Where the edge begins; empty where there is none.
+    #[prost(string, tag = "4")]
+    pub replaces: String,
+}
+
+/// Asks whether a server is well.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct HealthCheckRequest {
+    /// The service that is asked about. OLM asks about `Registry`.
+    #[prost(string, tag = "1")]
+    pub service: String,
+}
+
+/// Whether a server is well.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct HealthCheckResponse {
+    /// 1 is `SERVING`, 2 `NOT_SERVING`.
+    #[prost(int32, tag = "1")]
+    pub status: i32,
+}
 
 /// A package.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -142,7 +221,7 @@ pub struct Bundle {
     pub deprecation: Option<Deprecation>,
 }
 
-/// An API.
+/// An API. Requests for what provides one have the same fields.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct GroupVersionKind {
     /// API group.
