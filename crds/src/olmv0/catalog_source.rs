@@ -103,7 +103,7 @@ pub struct CatalogSourceStatus {
     /// Message in words, where something is wrong.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// RegistryService is not set: there is none.
+    /// RegistryService by which clients read the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub registry_service: Option<Map<String, Value>>,

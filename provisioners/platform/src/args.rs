@@ -68,6 +68,8 @@ pub struct Options {
     pub olmv0_global_namespace: String,
     /// Where PackageManifests are served.
     pub packages_address: Address,
+    /// Where the catalogs of CatalogSources are served.
+    pub registry_address: Address,
 }
 
 /// Whether OLM v0's API is this program's.
@@ -183,6 +185,10 @@ struct Args {
     /// CatalogSources offer, with --olmv0
     #[arg(long, value_name = "ADDRESS", default_value = "0")]
     packages_bind_address: Address,
+    /// Address for the catalogs of CatalogSources by image over gRPC without TLS, as catalog Pods serve them: host:port, :port, or 0
+    /// for none. With --olmv0, each gets a Service that leads there
+    #[arg(long, value_name = "ADDRESS", default_value = "0")]
+    registry_bind_address: Address,
     #[command(flatten)]
     shared: SharedArgs,
     #[command(flatten)]
@@ -236,6 +242,7 @@ impl From<Args> for Options {
             olmv0: args.olmv0,
             olmv0_global_namespace: args.olmv0_global_namespace,
             packages_address: args.packages_bind_address,
+            registry_address: args.registry_bind_address,
         }
     }
 }

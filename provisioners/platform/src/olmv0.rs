@@ -8,6 +8,7 @@
 //! membership       the OperatorGroups of a namespace -> which namespaces are watched     pure
 //! subscription     Subscription     observe -> choose (rukpak-resolver) -> its BundleDeployment -> report
 //! packages         CatalogSources   memory -> PackageManifests, over HTTPS
+//! registry         CatalogSources   memory and disk -> the registry's API, over gRPC
 //! neighbours       BundleDeployments of a package in other namespaces -> whether it may be there          memory
 //! stage            how far a BundleDeployment is, in the words that the kinds need       pure
 //! service_version  BundleDeployment observe -> InstallPlan -> ClusterServiceVersion -> report; deleted with the latter
@@ -32,6 +33,7 @@ mod neighbours;
 mod olm_config;
 mod operator_group;
 pub(crate) mod packages;
+mod registry;
 mod service_version;
 mod stage;
 mod start;
@@ -43,6 +45,7 @@ mod wake;
 use rukpak_crds::BundleDeployment;
 pub(crate) use rukpak_crds::olmv0::installation::deployment_name;
 
+pub(crate) use registry::Endpoint;
 pub(crate) use start::{Facade, Parts};
 pub(crate) use wake::Wake;
 

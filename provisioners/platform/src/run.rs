@@ -24,6 +24,7 @@ use rukpak_source::egress::IpNet;
 use rukpak_source::http::FetcherOptions;
 use rukpak_source::image::Puller;
 use rukpak_source::registries;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -40,7 +41,7 @@ use super::follow::Optional;
 use super::logins::{self, Logins};
 use super::olm::{Extensions, Parts};
 use super::olmv0::packages::{self, Packages};
-use super::olmv0::{self, Facade};
+use super::olmv0::{self, Endpoint, Facade};
 use super::policies::{ContentGate, Verdicts};
 use super::single_flight::SingleFlight;
 use super::spool::Spool;
@@ -123,7 +124,9 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let election = options.leader_election;
     let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else { return Ok(()) };
     stands_by.cancel();
-    let prepared = Prepared { loading, authorities, unpacked, packages };
+    // Who stands by has read no catalogs: clients find nobody there, and try again elsewhere.
+    let registry = process::listen("--registry-bind-address", &options.registry_address).await?;
+    let prepared = Prepared { loading, authorities, unpacked, packages, registry };
     work(&mut process, client, prepared, &options, readiness);
     Ok(process.go_on().await?)
 }
@@ -154,6 +157,8 @@ struct Loading {
     logins: Arc<Logins>,
     verdicts: Arc<Verdicts>,
     puller: Arc<Puller>,
+    /// Where what is fetched lies until it is read.
+    spool: PathBuf,
 }
 
 impl Loading {
@@ -169,28 +174,30 @@ impl Loading {
             .any(|catalog| matches!(&catalog.origin, Origin::Http(url) if url.starts_with("http://")));
         let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)].map(IpNet::from);
         let egress = if is_here { egress.allowing(here) } else { egress };
-        let mut options = FetcherOptions::new(spool.to_owned(), origin::limits());
+        let spool = spool.to_owned();
+        let mut options = FetcherOptions::new(spool.clone(), origin::limits());
         options.extra_ca_pem = pem;
         options.egress = egress;
         let loader =
             Loader::new(puller.clone(), options).map_err(|error| Error::Loader(Box::new(error)))?.with_gate(gate);
-        Ok(Self { loader: Arc::new(loader), logins: Arc::new(logins), verdicts, puller })
+        Ok(Self { loader: Arc::new(loader), logins: Arc::new(logins), verdicts, puller, spool })
     }
 }
 
-/// What was made before this process leads.
+/// What was made before this process works.
 struct Prepared {
     loading: Loading,
     authorities: Authorities,
     unpacked: Arc<CatalogStore>,
     packages: Arc<Packages>,
+    registry: Option<TcpListener>,
 }
 
 /// Starts the watches and the queue.
 fn work(
     process: &mut Process,
     client: Client,
-    Prepared { loading, authorities, unpacked, packages }: Prepared,
+    Prepared { loading, authorities, unpacked, packages, registry }: Prepared,
     options: &Options,
     readiness: Arc<Readiness>,
 ) {
@@ -236,7 +243,8 @@ fn work(
         client,
     });
     watches::start(process, (operators, deployments, source_writer), &context, options, readiness);
-    facade.start(process, subscribed(&context, &loading, options, packages));
+    let registry = registry.map(|listener| Endpoint::new(listener, &options.system_namespace, loading.spool.clone()));
+    facade.start(process, subscribed(&context, &loading, options, (packages, registry)));
     watches::follow_dependencies(process, plans, &context, olm.known());
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
     process.spawn(cluster_operator::keep(context.clone(), about, olm.known()));
@@ -268,7 +276,12 @@ fn extended(context: &Arc<Context>, loading: Loading, unpacked: Arc<CatalogStore
 }
 
 /// What Subscriptions stand on.
-fn subscribed(context: &Context, loading: &Loading, options: &Options, packages: Arc<Packages>) -> olmv0::Parts {
+fn subscribed(
+    context: &Context,
+    loading: &Loading,
+    options: &Options,
+    (packages, registry): (Arc<Packages>, Option<Endpoint>),
+) -> olmv0::Parts {
     olmv0::Parts {
         client: context.client.clone(),
         mode: options.olmv0,
@@ -282,6 +295,7 @@ fn subscribed(context: &Context, loading: &Loading, options: &Options, packages:
         dependencies: context.dependencies.clone(),
         written: context.written.clone(),
         packages,
+        registry,
     }
 }
 

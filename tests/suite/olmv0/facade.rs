@@ -17,6 +17,7 @@ mod operators;
 mod packages;
 mod points;
 mod procedures;
+mod registry;
 mod rights;
 mod roles;
 mod takeover;

@@ -40,6 +40,16 @@ fn the_api_server_finds_packages_where_they_are_served() {
     assert_eq!(spec.get("caBundle"), None);
 }
 
+#[test]
+fn clients_of_catalogs_find_the_registry_where_it_is_served() {
+    let objects = rendered();
+    let container = manager(get(&objects, "Deployment", MANAGER));
+    let port = &get(&objects, "Service", "rukpak-registry-service")["spec"]["ports"][0];
+    assert_eq!((&port["port"], &port["targetPort"]), (&json!(50051), &json!("registry")));
+    assert!(container["args"].as_array().unwrap().contains(&json!("--registry-bind-address=:50051")));
+    assert!(container["ports"].as_array().unwrap().contains(&json!({"name": "registry", "containerPort": 50051})));
+}
+
 /// Whoever has `admin` or `edit` in a namespace may look, and no more: a Subscription can install with the rights of the controller.
 #[test]
 fn only_reading_is_given_to_whoever_administers_a_namespace() {
@@ -81,6 +91,7 @@ fn the_manager_writes_what_follows_from_subscriptions() {
         "create clusterserviceversions",
         "create installplans",
         "create operators",
+        "create services",
         "create subjectaccessreviews",
         "delete bundledeployments",
         "delete clusterserviceversions",
@@ -96,6 +107,7 @@ fn the_manager_writes_what_follows_from_subscriptions() {
         "patch operatorgroups/status",
         "patch operators",
         "patch operators/status",
+        "patch services",
         "patch subscriptions/status",
     ];
     assert_eq!(written, expected);

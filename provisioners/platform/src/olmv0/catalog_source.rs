@@ -1,19 +1,25 @@
 //! The CatalogSource reconciler: observe -> read (network) -> report (pure). What was read is kept in memory; a restart reads it again.
 //!
-//! No Pod serves an image: its file-based content is read here. A server is asked by its address.
+//! No Pod serves an image: its file-based content is read here, and served by [`registry`](super::registry). A server is asked by its
+//! address.
 
 pub(super) mod known;
 mod place;
 mod report;
+mod service;
+pub(super) mod shown;
 
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
-use rukpak_catalog::origin::{self, Loaded, Origin};
+use rukpak_catalog::origin;
+use rukpak_catalog::registry::server;
+use rukpak_content::Limits;
 use rukpak_crds::olmv0::CatalogSource;
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::error::Chain;
@@ -25,6 +31,9 @@ use self::place::{Place, interval, place};
 use super::context::Context;
 use crate::catalogs::Server;
 use crate::outcome::Error;
+
+/// Until it is tried again to make a Service.
+const NAME_AGAIN: Duration = Duration::from_mins(1);
 
 /// One pass over a CatalogSource.
 pub(super) async fn reconcile(source: Arc<CatalogSource>, context: Arc<Context>) -> Result<Action, Error> {
@@ -43,15 +52,30 @@ pub(super) async fn reconcile(source: Arc<CatalogSource>, context: Arc<Context>)
             wake(&key.0, &context);
         }
     }
-    let status = report::status(&source, &known.health(&key), Timestamp::now());
+    let is_named = name(&source, &key, &context).await;
+    let status = report::status(&source, &known.health(&key), known.named(&key), Timestamp::now());
     let mut writer = StatusWriter::within(&context.client, &*source, source.status.as_ref());
     if writer.write(&status, &context.written).await.map_err(Error::Status)? {
         wake(&key.0, &context);
     }
-    Ok(match known.due_at(&key) {
-        Some(due) => Action::requeue(due.saturating_duration_since(Instant::now())),
-        None => Action::await_change(),
-    })
+    let due = known.due_at(&key).map(|due| due.saturating_duration_since(Instant::now()));
+    let again = (!is_named).then_some(NAME_AGAIN);
+    Ok(due.into_iter().chain(again).min().map_or_else(Action::await_change, Action::requeue))
+}
+
+/// Has the Service be there by which clients read what is served. Returns whether it is, or need not be.
+async fn name(source: &CatalogSource, key: &(String, String), context: &Context) -> bool {
+    let Catalogs { known, shown, .. } = &context.catalogs;
+    let Some(shown) = shown.as_ref().filter(|_| known.is_unnamed(key)) else { return true };
+    match service::ensure(source, &shown.host, context).await {
+        Ok(since) => known.name(key, since),
+        Err(error) => {
+            let (namespace, name) = key;
+            tracing::warn!(namespace, name, error, "cannot make the Service of a CatalogSource");
+            return false;
+        }
+    }
+    true
 }
 
 /// Whoever may name it looks again.
@@ -67,7 +91,7 @@ fn wake(namespace: &str, context: &Context) {
 async fn read(source: &CatalogSource, asked: Asked, key: &(String, String), context: &Context) {
     let Catalogs { known, interval: every, .. } = &context.catalogs;
     let Ok(place) = asked.place.clone() else {
-        known.put(key, State { asked, content: None, failure: None, read_at: None, due: None, failures: 0 });
+        known.put(key, State::nothing(asked));
         return;
     };
     let before = known.get(key).filter(|before| before.asked.place == asked.place);
@@ -94,8 +118,9 @@ async fn read(source: &CatalogSource, asked: Asked, key: &(String, String), cont
     if is_there.is_none_or(|there| there.uid() != source.uid()) {
         return;
     }
-    // What was read once is true of what it held, whoever cannot be reached now.
-    known.put(key, State { asked, content: fresh.or(old), failure, read_at, due, failures });
+    // What was read once is true of what it held, whoever cannot be reached now. Its Service is looked for as often: somebody may have
+    // deleted it.
+    known.put(key, State { asked, content: fresh.or(old), failure, read_at, due, failures, named: None });
 }
 
 /// What the image has; `None` if it is what is known.
@@ -112,13 +137,20 @@ async fn image(
     // The logins are the administrator's: whoever may write a CatalogSource elsewhere gets none of what they open.
     let credentials =
         if *namespace == context.global { context.catalogs.logins.current().await } else { Credentials::anonymous() };
-    let origin = Origin::Image(reference.to_owned());
-    match context.catalogs.loader.load_with(&origin, revision, &credentials).await {
-        Ok(Loaded::Unchanged) => Ok(None),
-        Ok(Loaded::New(catalog, revision)) => {
+    let stage = context.catalogs.shown.as_ref().map(|shown| shown.stage.clone());
+    let read = move |root: &Path, limits: &Limits| match stage {
+        Some(stage) => {
+            let content = Arc::new(server::Content::read(root, limits, &stage)?);
+            Ok::<_, rukpak_catalog::read::Error>((content.catalog().clone(), Some(content)))
+        }
+        None => Ok((Arc::new(rukpak_catalog::read::catalog(root, limits)?), None)),
+    };
+    match context.catalogs.loader.image(reference, revision, &credentials, read).await {
+        Ok(None) => Ok(None),
+        Ok(Some(((catalog, shown), revision))) => {
             let packages = catalog.packages.len();
             tracing::info!(namespace, name, packages, revision = revision.0, "CatalogSource read");
-            Ok(Some(Content::Image { catalog: Arc::new(catalog), revision }))
+            Ok(Some(Content::Image { catalog, revision, shown }))
         }
         Err(error) => Err(words(&error)),
     }

@@ -27,6 +27,7 @@ use super::catalog_source::known::Catalogs;
 use super::context::Context;
 use super::gate::Gate;
 use super::packages::Packages;
+use super::registry::{self, Endpoint};
 use super::told::Told;
 use super::unit::{namespace, within};
 use super::wake::{Config, Wake};
@@ -69,6 +70,8 @@ pub(crate) struct Parts {
     pub written: Arc<WrittenVersions>,
     /// What shows packages to clients.
     pub packages: Arc<Packages>,
+    /// Where other clients read what images have.
+    pub registry: Option<Endpoint>,
 }
 
 impl Facade {
@@ -102,6 +105,7 @@ impl Facade {
             return;
         }
         let kinds = &self.kinds;
+        let (listener, shown) = parts.registry.map(|Endpoint { listener, shown }| (listener, shown)).unzip();
         let context = Arc::new(Context {
             client: client.clone(),
             subscriptions: kinds.subscriptions.store.clone(),
@@ -114,7 +118,7 @@ impl Facade {
             namespaces: kinds.namespaces.store.clone(),
             deployments,
             questions: kinds.questions.store.clone(),
-            catalogs: Catalogs::new(parts.loader, parts.logins, parts.interval),
+            catalogs: Catalogs::new(parts.loader, parts.logins, parts.interval, shown),
             bundles: Bundles::new(parts.puller),
             told: Told::default(),
             dependencies: parts.dependencies,
@@ -127,6 +131,13 @@ impl Facade {
         });
         let filled = CancellationToken::new();
         parts.packages.fill(context.clone(), filled.clone());
+        if let Some(listener) = listener {
+            let served = registry::serve(listener, context.clone(), filled.clone(), process.stop());
+            process.spawn_server(async move {
+                served.await;
+                "the server of CatalogSources"
+            });
+        }
         let kinds = self.drain(process, &context, &filled);
         let watched = context.clone();
         process.spawn(async move {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use kube::Client;
 use rukpak_tests::kubectl::Terminal;
 use rukpak_tests::process::PLATFORM_ACCOUNT;
+use rukpak_tests::tools;
 use rukpak_tests::verbs::{self, Target};
 use rukpak_tests::{
     ControllerOptions, Gate, InstallOptions, Plane, PlaneOptions, PlatformOptions, Process, Registry, RegistryOptions,
@@ -27,6 +28,8 @@ pub struct World {
     /// `rukpak-platform`.
     pub manager: Process,
     pub controller: Process,
+    /// Where the manager serves catalogs: `127.0.0.1:port`.
+    pub registry_address: String,
     _webhook: Process,
 }
 
@@ -60,13 +63,15 @@ impl World {
         let controller = plane.start_controller(options).await.expect("the controller starts");
         arguments.extend(FOLLOWING.map(str::to_owned));
         arguments.push(format!("--packages-bind-address=127.0.0.1:{}", installed.packages_port));
+        let registry_address = format!("127.0.0.1:{}", tools::free_port().expect("a port"));
+        arguments.push(format!("--registry-bind-address={registry_address}"));
         let options = PlatformOptions { arguments, ..PlatformOptions::default() };
         let manager = plane.start_platform(options).await.expect("the manager starts");
         for process in [&webhook, &controller, &manager] {
             process.wait_ready().await.expect("it is ready");
         }
         let terminal = Terminal::new(plane.kubeconfig_path()).expect("kubectl");
-        Self { plane, registry, terminal, manager, controller, _webhook: webhook }
+        Self { plane, registry, terminal, manager, controller, registry_address, _webhook: webhook }
     }
 
     /// One of its own, whose manager reaches the API server through a gate. Nobody asks it for PackageManifests: an API that comes and goes

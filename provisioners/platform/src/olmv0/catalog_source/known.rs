@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rukpak_catalog::origin::{Loader, Revision};
+use rukpak_catalog::registry::server;
 use rukpak_catalog::{Catalog, Package};
 use rukpak_runtime::error::Chain;
 use tokio::sync::Notify;
 
 use super::place::{Place, Problem};
+use super::shown::Shown;
 use crate::catalogs::{Listed, Server};
 use crate::logins::Logins;
 
@@ -23,12 +25,14 @@ pub(in crate::olmv0) struct Catalogs {
     pub(super) interval: Duration,
     /// Nobody waits for it: a pass over a Subscription tries again by itself.
     news: Arc<Notify>,
+    /// How images are shown to other clients, if they are.
+    pub(super) shown: Option<Shown>,
 }
 
 impl Catalogs {
     /// Nothing is read yet.
-    pub fn new(loader: Arc<Loader>, logins: Arc<Logins>, interval: Duration) -> Self {
-        Self { known: Known::default(), loader, logins, interval, news: Arc::default() }
+    pub fn new(loader: Arc<Loader>, logins: Arc<Logins>, interval: Duration, shown: Option<Shown>) -> Self {
+        Self { known: Known::default(), loader, logins, interval, news: Arc::default(), shown }
     }
 
     /// What is known of a CatalogSource.
@@ -62,6 +66,8 @@ pub(super) struct State {
     pub due: Option<Instant>,
     /// How often in a row it could not be read.
     pub failures: u32,
+    /// Since when it has the Service by which clients read it, if that is known.
+    pub named: Option<Timestamp>,
 }
 
 /// What was asked for.
@@ -74,8 +80,16 @@ pub(super) struct Asked {
 /// What a CatalogSource has.
 #[derive(Clone)]
 pub(in crate::olmv0) enum Content {
-    Image { catalog: Arc<Catalog>, revision: Revision },
-    Server { listed: Arc<Listed>, server: Server },
+    /// `shown` is what other clients read, where it is served.
+    Image {
+        catalog: Arc<Catalog>,
+        revision: Revision,
+        shown: Option<Arc<server::Content>>,
+    },
+    Server {
+        listed: Arc<Listed>,
+        server: Server,
+    },
 }
 
 /// How a CatalogSource is.
@@ -94,6 +108,13 @@ pub(in crate::olmv0) enum Health {
 /// Why a package cannot be looked up now. In words.
 #[derive(Debug)]
 pub(in crate::olmv0) struct PackageError(pub String);
+
+impl State {
+    /// Nothing is known of what was asked for.
+    pub fn nothing(asked: Asked) -> Self {
+        Self { asked, content: None, failure: None, read_at: None, due: None, failures: 0, named: None }
+    }
+}
 
 impl Content {
     /// Whether both list the same.
@@ -163,6 +184,25 @@ impl Known {
 
     pub(super) fn put(&self, key: &Key, state: State) {
         self.lock().insert(key.clone(), state);
+    }
+
+    /// Since when it has a Service.
+    pub(super) fn named(&self, key: &Key) -> Option<Timestamp> {
+        self.lock().get(key).and_then(|state| state.named)
+    }
+
+    /// Whether it is served, and nobody knows of a Service yet.
+    pub(super) fn is_unnamed(&self, key: &Key) -> bool {
+        let all = self.lock();
+        let state = all.get(key).filter(|state| state.named.is_none());
+        state.is_some_and(|state| matches!(&state.content, Some(Content::Image { shown: Some(_), .. })))
+    }
+
+    /// It has a Service, since then.
+    pub(super) fn name(&self, key: &Key, since: Timestamp) {
+        if let Some(state) = self.lock().get_mut(key) {
+            state.named = Some(since);
+        }
     }
 
     /// It is gone.

@@ -6,7 +6,7 @@ use rukpak_crds::olmv0::catalog_source::CatalogSourceSpec;
 use rukpak_runtime::args::duration;
 
 /// The only type that is read.
-const GRPC: &str = "grpc";
+pub(super) const GRPC: &str = "grpc";
 /// In place of an interval that cannot be read.
 const DEFAULT_INTERVAL: Duration = Duration::from_mins(15);
 /// More often than every minute is no polling but hammering.
