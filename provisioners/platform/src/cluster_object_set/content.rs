@@ -14,7 +14,6 @@ use rukpak_plan::retry::Class;
 use rukpak_runtime::api;
 use serde_json::Value;
 
-use super::known::Stamps;
 use super::{Context, Fault};
 
 /// Largest manifest after it was decompressed. Upstream's bound.
@@ -37,6 +36,9 @@ pub(super) struct Phase {
 
 /// Namespace and name of a Secret.
 pub(super) type Place = (String, String);
+
+/// UID and version of each Secret that a set names. One that was made anew has another UID.
+pub(super) type Stamps = BTreeMap<Place, (Option<String>, Option<String>)>;
 
 /// Looks which Secrets the phases name, without what they hold.
 pub(super) async fn stamps(set: &ClusterObjectSet, context: &Context) -> Result<Stamps, Fault> {

@@ -1,17 +1,14 @@
 //! What was read of sets: enough to see that nothing is to be done, without the manifests.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::ResourceExt;
 use rukpak_crds::olm::ClusterObjectSet;
 use rukpak_crds::olm::cluster_object_set::ObservedPhase;
 
-use super::content::Place;
+use super::content::Stamps;
 use super::deployment::Wanted;
-
-/// UID and version of each Secret that a set names. One that was made anew has another UID.
-pub(super) type Stamps = BTreeMap<Place, (Option<String>, Option<String>)>;
 
 /// What came of reading a set and its Secrets.
 pub(super) struct Known {
