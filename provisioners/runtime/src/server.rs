@@ -32,6 +32,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Headers of one call over HTTP/2, at most.
 const HTTP2_HEADER_BYTES: u32 = 16 * 1024;
+/// What comes over an HTTP/2 connection and is not read yet, at most. Less is not in the protocol.
+const HTTP2_WINDOW_BYTES: u32 = 64 * 1024;
 /// Until a silent HTTP/2 connection is asked whether somebody is still there.
 const HTTP2_PING: Duration = Duration::from_secs(30);
 
@@ -252,6 +254,8 @@ async fn connection<H: Handshake>(
                     .max_concurrent_streams(calls)
                     .max_header_list_size(HTTP2_HEADER_BYTES)
                     .max_send_buf_size(BUFFER_BYTES)
+                    .initial_stream_window_size(HTTP2_WINDOW_BYTES)
+                    .initial_connection_window_size(HTTP2_WINDOW_BYTES)
                     .serve_connection(stream, answer);
                 timeout(bounds.connection, watcher.watch(calls)).await
             }

@@ -31,7 +31,7 @@ use tonic::codegen::{Body as HttpBody, StdError};
 use tonic::server::Grpc;
 use tonic_prost::ProstCodec;
 
-pub use self::content::Content;
+pub use self::content::{Content, Stage};
 pub use self::room::{Room, Turn};
 
 use self::bundle::Extent;
@@ -39,14 +39,14 @@ use self::place::Place;
 use self::room::Taken;
 use super::MESSAGE_BYTES;
 use super::message::{
-    Bundle, ChannelEntry, GetAllReplacementsRequest, GetBundleInChannelRequest, GetBundleRequest, GetPackageRequest,
+    Bundle, GetAllReplacementsRequest, GetBundleInChannelRequest, GetBundleRequest, GetPackageRequest,
     GetReplacementRequest, GroupVersionKind, HealthCheckRequest, HealthCheckResponse, ListBundlesRequest,
-    ListPackageRequest, Package, PackageName, method,
+    ListPackageRequest, method,
 };
 use crate::Catalog;
 
 /// The longest request that is read. All are a few names.
-const REQUEST_BYTES: usize = 64 * 1024;
+const REQUEST_BYTES: usize = 8 * 1024;
 /// Answers of the health service.
 const SERVING: i32 = 1;
 const NOT_SERVING: i32 = 2;
@@ -108,10 +108,12 @@ impl Asked {
         let path = request.uri().path().to_owned();
         match path.as_str() {
             method::LIST_PACKAGES => {
-                call(request, move |_: ListPackageRequest| future::ready(Ok(self.packages()))).await
+                let find = |catalog: &Catalog, _: &ListPackageRequest| entries::packages(catalog);
+                call(request, move |wanted: ListPackageRequest| self.list(wanted, find)).await
             }
             method::GET_PACKAGE => {
-                call(request, move |GetPackageRequest { name }| future::ready(self.package(&name))).await
+                let find = |catalog: &Catalog, wanted: &GetPackageRequest| entries::package(catalog, &wanted.name);
+                call(request, move |wanted: GetPackageRequest| self.list(wanted, find)).await
             }
             method::LIST_BUNDLES => call(request, move |_: ListBundlesRequest| future::ready(Ok(self.bundles()))).await,
             method::GET_BUNDLE => {
@@ -137,25 +139,16 @@ impl Asked {
             }
             method::GET_CHANNEL_ENTRIES_THAT_REPLACE => {
                 let find = entries::that_replace;
-                call(request, move |wanted: GetAllReplacementsRequest| self.entries(wanted, find)).await
+                call(request, move |wanted: GetAllReplacementsRequest| self.list(wanted, find)).await
             }
             method::GET_CHANNEL_ENTRIES_THAT_PROVIDE => {
-                call(request, move |api: GroupVersionKind| self.entries(api, entries::that_provide)).await
+                call(request, move |api: GroupVersionKind| self.list(api, entries::that_provide)).await
             }
             method::GET_LATEST_CHANNEL_ENTRIES_THAT_PROVIDE => {
-                call(request, move |api: GroupVersionKind| self.entries(api, entries::latest_that_provide)).await
+                call(request, move |api: GroupVersionKind| self.list(api, entries::latest_that_provide)).await
             }
             _ => Status::unimplemented(format!("{path} is not served")).into_http(),
         }
-    }
-
-    fn packages(&self) -> Answers<PackageName> {
-        let names: Vec<String> = self.content.catalog().packages.keys().cloned().collect();
-        sent(names.into_iter().map(|name| PackageName { name }))
-    }
-
-    fn package(&self, name: &str) -> Result<Answers<Package>, Status> {
-        entries::package(self.content.catalog(), name).map(|package| sent([package]))
     }
 
     /// Every bundle, once for each channel that it is in.
@@ -180,7 +173,10 @@ impl Asked {
         find: impl FnOnce(&Catalog, &Q) -> Result<Place, Status> + Send + 'static,
     ) -> Result<Answers<Bundle>, Status> {
         let content = Arc::clone(&self.content);
+        let searches = self.turn.take(0).await?;
         let place = blocking(move || find(content.catalog(), &wanted)).await?;
+        // Nobody holds some of the room and waits for more.
+        drop(searches);
         let (mut bundle, taken) = self.read(place, Extent::Whole).await?;
         bundle.replaces.clear();
         bundle.skips.clear();
@@ -190,19 +186,19 @@ impl Asked {
         Ok(once.boxed())
     }
 
-    async fn entries<Q: Send + 'static>(
+    /// All that `find` finds.
+    async fn list<Q: Send + 'static, A: Message + 'static>(
         self,
         wanted: Q,
-        find: impl FnOnce(&Catalog, &Q) -> Result<Vec<ChannelEntry>, Status> + Send + 'static,
-    ) -> Result<Answers<ChannelEntry>, Status> {
+        find: impl FnOnce(&Catalog, &Q) -> Result<Vec<A>, Status> + Send + 'static,
+    ) -> Result<Answers<A>, Status> {
         let Self { content, turn } = self;
-        // Long lists are short of room, too.
-        let taken = turn.take(0).await?;
+        let taken = turn.take(entries::MAX_BYTES / room::COPIES).await?;
         let found = blocking(move || find(content.catalog(), &wanted)).await?;
-        let entries = stream::unfold((found.into_iter(), taken), |(mut left, taken)| {
-            future::ready(left.next().map(|entry| (Ok(entry), (left, taken))))
+        let messages = stream::unfold((found.into_iter(), taken), |(mut left, taken)| {
+            future::ready(left.next().map(|message| (Ok(message), (left, taken))))
         });
-        Ok(entries.boxed())
+        Ok(messages.boxed())
     }
 
     /// A bundle, and the room that it takes until it was sent.

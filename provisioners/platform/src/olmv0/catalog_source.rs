@@ -9,6 +9,7 @@ mod report;
 mod service;
 pub(super) mod shown;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,8 +18,8 @@ use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
-use rukpak_catalog::origin;
-use rukpak_catalog::registry::server;
+use rukpak_catalog::registry::server::{self, Stage};
+use rukpak_catalog::{Catalog, origin};
 use rukpak_content::Limits;
 use rukpak_crds::olmv0::CatalogSource;
 use rukpak_plan::retry::{self, Class};
@@ -135,25 +136,38 @@ async fn image(
         _ => None,
     };
     // The logins are the administrator's: whoever may write a CatalogSource elsewhere gets none of what they open.
-    let credentials =
-        if *namespace == context.global { context.catalogs.logins.current().await } else { Credentials::anonymous() };
-    let stage = context.catalogs.shown.as_ref().map(|shown| shown.stage.clone());
-    let read = move |root: &Path, limits: &Limits| match stage {
-        Some(stage) => {
-            let content = Arc::new(server::Content::read(root, limits, &stage)?);
-            Ok::<_, rukpak_catalog::read::Error>((content.catalog().clone(), Some(content)))
-        }
-        None => Ok((Arc::new(rukpak_catalog::read::catalog(root, limits)?), None)),
-    };
+    let is_global = *namespace == context.global;
+    let credentials = if is_global { context.catalogs.logins.current().await } else { Credentials::anonymous() };
+    let shown = context.catalogs.shown.as_ref();
+    let stage = shown.map(|shown| if is_global { shown.global.clone() } else { shown.others.clone() });
+    let read = move |root: &Path, limits: &Limits| files(root, limits, stage.as_ref());
     match context.catalogs.loader.image(reference, revision, &credentials, read).await {
         Ok(None) => Ok(None),
         Ok(Some(((catalog, shown), revision))) => {
             let packages = catalog.packages.len();
-            tracing::info!(namespace, name, packages, revision = revision.0, "CatalogSource read");
+            let is_served = shown.is_some();
+            tracing::info!(namespace, name, packages, revision = revision.0, is_served, "CatalogSource read");
             Ok(Some(Content::Image { catalog, revision, shown }))
         }
         Err(error) => Err(words(&error)),
     }
+}
+
+/// What is chosen from, and what other clients read, where that is served.
+type Read = (Arc<Catalog>, Option<Arc<server::Content>>);
+
+/// The catalog in the files below `root`, to be served from `stage`. Where that is full it is read all the same. Blocks.
+fn files(root: &Path, limits: &Limits, stage: Option<&Stage>) -> Result<Read, rukpak_catalog::read::Error> {
+    if let Some(stage) = stage {
+        match server::Content::read(root, limits, stage).map(Arc::new) {
+            Ok(content) => return Ok((content.catalog().clone(), Some(content))),
+            Err(rukpak_catalog::read::Error::Io { source, .. }) if source.kind() == ErrorKind::StorageFull => {
+                tracing::warn!(error = %source, "no room to serve a catalog");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((Arc::new(rukpak_catalog::read::catalog(root, limits)?), None))
 }
 
 fn words(error: &origin::Error) -> String {

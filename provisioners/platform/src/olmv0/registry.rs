@@ -15,7 +15,7 @@ use axum::http::uri::{Authority, Uri};
 use axum::response::Response;
 use axum::{Extension, Router};
 use kube::ResourceExt;
-use rukpak_catalog::registry::server::{self, Refusal, Room};
+use rukpak_catalog::registry::server::{self, Refusal, Room, Stage};
 use rukpak_runtime::server::{Bounds, Connection, Phase, serve_http2};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +39,9 @@ const BOUNDS: Bounds = Bounds {
     headers: Duration::from_secs(30),
     connection: Duration::from_mins(10),
 };
+/// What documents of catalogs may take on disk: those of the global namespace, and as much all others. The largest published one has
+/// some 120 MiB, and is there twice while it is read anew.
+const STAGE_BYTES: u64 = 1 << 30;
 /// Calls at once on a connection.
 const CALLS: u32 = 16;
 /// Longest wait for calls in flight at the end.
@@ -56,7 +59,8 @@ impl Endpoint {
         let resolver = fs::read_to_string(RESOLVER).unwrap_or_default();
         // In full: who looks up the name of another Service is told this one, and no resolver completes it.
         let host = format!("{SERVICE}.{namespace}.svc.{}", domain(&resolver).unwrap_or(DOMAIN));
-        Self { listener, shown: Shown { stage, host } }
+        let (global, others) = (Stage::new(stage.clone(), STAGE_BYTES), Stage::new(stage, STAGE_BYTES));
+        Self { listener, shown: Shown { global, others, host } }
     }
 }
 
@@ -118,7 +122,10 @@ impl Server {
         let source = sources.pop().ok_or_else(|| Refusal::NotFound(missing()))?;
         match self.context.catalogs.known().content(&(namespace.to_owned(), source.name_any())) {
             Some(Content::Image { shown: Some(content), .. }) => Ok(content),
-            _ => Err(Refusal::Unavailable(format!("CatalogSource {wanted} of {namespace} has not been read yet"))),
+            Some(_) => {
+                Err(Refusal::Unavailable(format!("there is no room to serve CatalogSource {wanted} of {namespace}")))
+            }
+            None => Err(Refusal::Unavailable(format!("CatalogSource {wanted} of {namespace} has not been read yet"))),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rukpak_content::Limits;
 
@@ -16,12 +16,56 @@ use crate::model::Builder;
 use crate::read;
 use crate::served::Blob;
 
+/// A folder for the documents of catalogs, with a bound for all of them together. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    folder: PathBuf,
+    /// Bytes.
+    free: Arc<Mutex<u64>>,
+}
+
+impl Stage {
+    /// `folder`, for at most so many bytes.
+    pub fn new(folder: PathBuf, bytes: u64) -> Self {
+        Self { folder, free: Arc::new(Mutex::new(bytes)) }
+    }
+
+    fn free(&self) -> MutexGuard<'_, u64> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a catalog has taken of a stage, until this is dropped.
+#[derive(Debug)]
+struct Share {
+    stage: Stage,
+    bytes: u64,
+}
+
+impl Share {
+    fn take(&mut self, bytes: u64) -> io::Result<()> {
+        let mut free = self.stage.free();
+        let left = free.checked_sub(bytes);
+        *free =
+            left.ok_or_else(|| io::Error::new(io::ErrorKind::StorageFull, "other served catalogs take the room"))?;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        *self.stage.free() += self.bytes;
+    }
+}
+
 /// A catalog, and what it says of its packages and bundles.
 #[derive(Debug)]
 pub struct Content {
     catalog: Arc<Catalog>,
     /// One after the other, as JSON. The file has no name: it goes when this is dropped.
     documents: File,
+    _share: Share,
     packages: HashMap<String, Piece>,
     /// By package and name.
     bundles: HashMap<String, HashMap<String, Piece>>,
@@ -38,10 +82,11 @@ impl Content {
     /// Reads the catalog in the files below `root`, and keeps its documents in a file within `stage`. Blocks.
     ///
     /// # Errors
-    /// What is wrong with the catalog, or with the disk.
-    pub fn read(root: &Path, limits: &Limits, stage: &Path) -> Result<Self, read::Error> {
-        let in_stage = |source| read::Error::Io { path: stage.display().to_string(), source };
-        let mut documents = BufWriter::new(tempfile::tempfile_in(stage).map_err(in_stage)?);
+    /// What is wrong with the catalog, or with the disk: [`StorageFull`](io::ErrorKind::StorageFull) also where the stage is.
+    pub fn read(root: &Path, limits: &Limits, stage: &Stage) -> Result<Self, read::Error> {
+        let in_stage = |source| read::Error::Io { path: stage.folder.display().to_string(), source };
+        let mut share = Share { stage: stage.clone(), bytes: 0 };
+        let mut documents = BufWriter::new(tempfile::tempfile_in(&stage.folder).map_err(in_stage)?);
         let mut builder = Builder::default();
         let (mut packages, mut bundles) = (HashMap::new(), HashMap::<_, HashMap<_, _>>::new());
         let (mut end, mut failed) = (0, None);
@@ -60,7 +105,7 @@ impl Content {
             };
             if let Some(slot) = slot {
                 slot.or_insert(piece);
-                failed = documents.write_all(&json).err();
+                failed = share.take(piece.length).and_then(|()| documents.write_all(&json)).err();
                 end += piece.length;
             }
             builder.add(document);
@@ -70,7 +115,7 @@ impl Content {
         }
         let documents = documents.into_inner().map_err(|error| in_stage(error.into_error()))?;
         let catalog = Arc::new(read::finish(builder, || root.display().to_string())?);
-        Ok(Self { catalog, documents, packages, bundles })
+        Ok(Self { catalog, documents, _share: share, packages, bundles })
     }
 
     /// What is chosen from.
@@ -78,11 +123,11 @@ impl Content {
         &self.catalog
     }
 
-    /// How many bytes the document of a bundle has.
+    /// How many bytes the documents have that a bundle is told from: its own, and that of its package.
     pub(super) fn length(&self, place: &Place) -> u64 {
-        let found = find(&self.catalog, place);
-        let piece = found.and_then(|spot| self.bundles.get(&spot.package.name)?.get(&spot.bundle.name));
-        piece.map_or(0, |piece| piece.length)
+        let Some(spot) = find(&self.catalog, place) else { return 0 };
+        let own = self.bundles.get(&spot.package.name).and_then(|bundles| bundles.get(&spot.bundle.name));
+        own.into_iter().chain(self.packages.get(&spot.package.name)).map(|piece| piece.length).sum()
     }
 
     /// The document of a package, as JSON.

@@ -2,19 +2,25 @@
 
 use std::collections::HashSet;
 
+use prost::Message;
 use tonic::Status;
 
 use super::place::{self, Place, Spot, is_replacement};
 use crate::registry::message::{
-    Channel, ChannelEntry, Deprecation, GetAllReplacementsRequest, GroupVersionKind, Package,
+    Channel, ChannelEntry, Deprecation, GetAllReplacementsRequest, GroupVersionKind, Package, PackageName,
 };
 use crate::{Catalog, graph};
 
-/// The most entries of one answer. An API of the largest published catalogs has some hundreds.
-const MAX_ENTRIES: usize = 100_000;
+/// What an answer takes in memory, at most: 4 MiB, which is 20,000 entries. An API of the largest published catalogs has some hundreds.
+pub(super) const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A package. A channel without a head is left out: upstream serves no catalog that has one.
-pub(super) fn package(catalog: &Catalog, name: &str) -> Result<Package, Status> {
+/// Every package, by its name.
+pub(super) fn packages(catalog: &Catalog) -> Result<Vec<PackageName>, Status> {
+    collect(catalog.packages.keys().map(|name| PackageName { name: name.clone() }))
+}
+
+/// A package, alone. A channel without a head is left out: upstream serves no catalog that has one.
+pub(super) fn package(catalog: &Catalog, name: &str) -> Result<Vec<Package>, Status> {
     let package = place::package(catalog, name)?;
     let channels = package.channels.values().filter_map(|channel| {
         Some(Channel {
@@ -23,12 +29,13 @@ pub(super) fn package(catalog: &Catalog, name: &str) -> Result<Package, Status> 
             deprecation: deprecation(channel.deprecation.as_ref()),
         })
     });
-    Ok(Package {
+    let package = Package {
         name: package.name.clone(),
-        channels: channels.collect(),
+        channels: collect(channels)?,
         default_channel_name: package.default_channel.clone().unwrap_or_default(),
         deprecation: deprecation(package.deprecation.as_ref()),
-    })
+    };
+    Ok(vec![package])
 }
 
 /// Says that something is deprecated, if it is.
@@ -41,13 +48,13 @@ pub(super) fn that_replace(catalog: &Catalog, wanted: &GetAllReplacementsRequest
     let name = wanted.csv_name.as_str();
     let found = place::all(catalog).filter(|spot| is_replacement(spot.entry, name));
     let entries = found.map(|spot| entry(spot, spot.entry.replaces.as_deref().unwrap_or_default()));
-    collect(entries, || format!("no channel entries found that replace {name}"))
+    some(entries, || format!("no channel entries found that replace {name}"))
 }
 
 /// Entries whose bundle provides an API, one for each edge.
 pub(super) fn that_provide(catalog: &Catalog, api: &GroupVersionKind) -> Result<Vec<ChannelEntry>, Status> {
     let found = place::all(catalog).filter(|spot| is_provider(*spot, api));
-    collect(found.flat_map(|spot| edges(spot, |_| true)), || no_entries(api))
+    some(found.flat_map(|spot| edges(spot, |_| true)), || no_entries(api))
 }
 
 /// The same of the heads of channels, with edges within their channel.
@@ -57,7 +64,7 @@ pub(super) fn latest_that_provide(catalog: &Catalog, api: &GroupVersionKind) -> 
         let members: HashSet<&str> = spot.channel.entries.iter().map(|entry| entry.name.as_str()).collect();
         edges(spot, move |skip| members.contains(skip))
     });
-    collect(entries, || no_entries(api))
+    some(entries, || no_entries(api))
 }
 
 /// The head of the default channel of the first package, by name, in which that one provides an API.
@@ -101,16 +108,21 @@ fn entry(spot: Spot<'_>, replaces: &str) -> ChannelEntry {
     }
 }
 
-fn collect(
-    found: impl Iterator<Item = ChannelEntry>,
-    none: impl FnOnce() -> String,
-) -> Result<Vec<ChannelEntry>, Status> {
-    let entries: Vec<_> = found.take(MAX_ENTRIES + 1).collect();
-    match entries.len() {
-        0 => Err(Status::unknown(none())),
-        1..=MAX_ENTRIES => Ok(entries),
-        _ => Err(Status::resource_exhausted(format!("more than {MAX_ENTRIES} entries are not sent"))),
-    }
+/// Entries, of which there has to be one.
+fn some(found: impl Iterator<Item = ChannelEntry>, none: impl FnOnce() -> String) -> Result<Vec<ChannelEntry>, Status> {
+    let entries = collect(found)?;
+    if entries.is_empty() { Err(Status::unknown(none())) } else { Ok(entries) }
+}
+
+/// What is found, unless it is too much.
+fn collect<A: Message>(found: impl Iterator<Item = A>) -> Result<Vec<A>, Status> {
+    let mut left = MAX_BYTES;
+    let counted = found.map(|one| {
+        let bytes = (one.encoded_len() + size_of::<A>()) as u64;
+        left = left.checked_sub(bytes).ok_or_else(|| Status::resource_exhausted("the answer would be too long"))?;
+        Ok::<_, Status>(one)
+    });
+    counted.collect()
 }
 
 fn no_entries(api: &GroupVersionKind) -> String {

@@ -13,7 +13,7 @@ const ROOM: u32 = 64 * 1024;
 /// The least that an answer counts, in KiB, so that at most 32 are made at once.
 const LEAST: u32 = 2 * 1024;
 /// A document is read, what is in it is decoded, and both become a message.
-const COPIES: u64 = 4;
+pub(super) const COPIES: u64 = 4;
 /// How often it is asked for, and how long each time.
 const TRIES: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use rukpak_content::Limits;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::registry::message::Property;
+use crate::registry::message::{ChannelEntry, Package, PackageName, Property};
 
 /// The text of a manifest as it lies in a catalog.
 fn encoded(text: &str) -> Value {
@@ -53,11 +53,17 @@ fn documents() -> Vec<Value> {
     ]
 }
 
-fn asked() -> Asked {
-    let (root, stage) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+/// The catalog as text.
+fn text() -> String {
     let text: Vec<String> = documents().iter().map(Value::to_string).collect();
-    fs::write(root.path().join("catalog.json"), text.join("\n")).unwrap();
-    let content = Content::read(root.path(), &Limits::default(), stage.path()).unwrap();
+    text.join("\n")
+}
+
+fn asked() -> Asked {
+    let (root, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(root.path().join("catalog.json"), text()).unwrap();
+    let stage = Stage::new(folder.path().to_owned(), u64::MAX);
+    let content = Content::read(root.path(), &Limits::default(), &stage).unwrap();
     Asked { content: Arc::new(content), turn: Room::default().turn(|| ()) }
 }
 
@@ -121,7 +127,7 @@ async fn lists_a_bundle_that_lies_in_the_catalog_with_its_manifests_as_json() {
 async fn gets_a_bundle_without_edges_and_with_a_version_made_of_what_the_catalog_says() {
     let bundle = got("stable", "pump.v2.0.0").await.unwrap();
     assert_eq!((bundle.replaces.as_str(), bundle.skips.len(), bundle.skip_range.as_str()), ("", 0, "<2.0.0"));
-    assert_eq!(bundle.object, [bundle.csv_json.clone()]);
+    assert_eq!(bundle.object, std::slice::from_ref(&bundle.csv_json));
     let csv: Value = serde_json::from_str(&bundle.csv_json).unwrap();
     let expected = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
@@ -185,13 +191,32 @@ fn finds_what_provides_an_api() {
 
 #[tokio::test]
 async fn gives_a_package_with_the_heads_of_its_channels() {
-    let packages: Vec<Package> = asked().package("pump").unwrap().try_collect().await.unwrap();
+    let find = |catalog: &Catalog, name: &String| entries::package(catalog, name);
+    let found = asked().list("pump".to_owned(), find).await.unwrap();
+    let packages: Vec<Package> = found.try_collect().await.unwrap();
     let heads: Vec<_> =
         packages[0].channels.iter().map(|channel| (channel.name.as_str(), channel.csv_name.as_str())).collect();
     assert_eq!(heads, [("fast", "pump.v2.0.0"), ("stable", "pump.v2.0.0")]);
     assert_eq!(packages[0].default_channel_name, "stable");
-    let names: Vec<PackageName> = asked().packages().try_collect().await.unwrap();
+    let found = asked().list((), |catalog: &Catalog, (): &()| entries::packages(catalog)).await.unwrap();
+    let names: Vec<PackageName> = found.try_collect().await.unwrap();
     assert_eq!(names.iter().map(|package| package.name.as_str()).collect::<Vec<_>>(), ["pump"]);
+}
+
+#[test]
+fn a_catalog_for_which_there_is_no_room_is_refused_until_another_goes() {
+    let (root, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(root.path().join("catalog.json"), text()).unwrap();
+    // Enough for one: channels and deprecations are not kept.
+    let stage = Stage::new(folder.path().to_owned(), text().len() as u64);
+    let read = || Content::read(root.path(), &Limits::default(), &stage);
+    let first = read().unwrap();
+    let refused = read().unwrap_err();
+    let is_full =
+        matches!(&refused, crate::read::Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull);
+    assert!(is_full, "{refused:?}");
+    drop(first);
+    assert!(read().is_ok(), "what was taken was given back");
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,6 +232,9 @@ async fn a_call_that_finds_no_room_has_the_slowest_closed_and_is_refused_in_the_
     let refused = turn.take(0).await.err().map(|status| status.code());
     assert_eq!(refused, Some(tonic::Code::ResourceExhausted));
     assert!(closed.load(Ordering::Relaxed) > 0, "a connection that is slow is closed");
+    let asked = Asked { turn, ..asked() };
+    let listed = asked.list((), |catalog: &Catalog, (): &()| entries::packages(catalog)).await;
+    assert_eq!(listed.err().map(|status| status.code()), refused, "lists wait for room, too");
     drop(all);
-    assert!(turn.take(0).await.is_ok());
+    assert!(room.turn(|| ()).take(0).await.is_ok());
 }
