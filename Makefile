@@ -116,5 +116,5 @@ fuzz: packages ## Fuzz the readers of what strangers write (SECONDS=60 for each,
 mutants: ## Seed the defects of tests/mutants, one at a time: each has a test that has to fail (SUITES=1: also with a cluster)
 	@tests/tools/mutants.sh
 
-mutants-all: ## Have cargo-mutants change every function of the pure crates, or of FILE="provisioners/plan/src/put.rs" (hours)
+mutants-all: ## Have cargo-mutants change every function of the pure crates, or of FILE="provisioners/plan/src/put.rs" (hours; SHARD=0/20 a part)
 	@tests/tools/cargo-mutants.sh $(FILE)

@@ -2,7 +2,7 @@
 # Has cargo-mutants change every function of the crates in .cargo/mutants.toml, or of the files that are given, and run the crate's own
 # tests for each change. Results lie in target/mutants.out; ends with 2 if a change survives. cargo-mutants is compiled once.
 #
-#   tests/tools/cargo-mutants.sh [FILE ...]
+#   tests/tools/cargo-mutants.sh [FILE ...]          SHARD=0/20: only every twentieth change
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -23,4 +23,5 @@ git worktree prune
 commit=$(git stash create)
 git worktree add --quiet --detach "$copy" "${commit:-HEAD}"
 trap 'git worktree remove --force "$copy"' EXIT
-"$program" mutants --dir "$copy" --in-place --output target "${@/#/--file=}"
+"$program" mutants --dir "$copy" --in-place --output target ${SHARD:+"--shard=$SHARD" --sharding=round-robin} \
+  "${@/#/--file=}"
