@@ -1,6 +1,8 @@
-//! The Bundle reconciler: observe -> validate -> turn -> resolve -> verify -> fetch into a stage -> seal -> check format -> report.
+//! The Bundle reconciler: observe -> decide -> validate -> turn -> resolve -> verify -> fetch into a stage -> seal -> check format ->
+//! report.
 //!
 //! ```text
+//! decide       what is to be done, and when again       pure
 //! backoff      waits after a failure                    memory
 //! finalizer    takes upstream's off                     API server
 //! turn         waits for permits; who killed the        disk
@@ -14,6 +16,7 @@
 //! pin          what it resolved to, for good            pure
 //! failure      what a failure says and when to retry    pure
 //! conclude     report, Event, log line, the next attempt
+//! events       which Events                             pure
 //! report       what is known to status                  pure; reporter writes it
 //! life_cycle   what is done between reconciles: lost content, uploads, Bundles that went
 //! ```
@@ -26,6 +29,8 @@ mod check;
 mod conclude;
 mod config_maps;
 mod credentials;
+mod decide;
+mod events;
 mod failure;
 mod fetch;
 mod finalizer;
@@ -62,12 +67,12 @@ use crate::context::Context;
 use crate::images;
 use crate::metrics;
 use check::Expected;
+use decide::{Decision, Observed, decide};
 use failure::Failure;
 use pin::Pinned;
 use report::Report;
 use reporter::Reporter;
 use resolve::Resolved;
-use seal::Kept;
 
 pub use check::{CHILD as CHECK_CHILD, main as check_child};
 pub(crate) use life_cycle::on_upload;
@@ -92,16 +97,6 @@ pub enum Error {
     Finalizer(#[source] api::Error),
 }
 
-/// What is known of a Bundle before anything is fetched.
-enum Observed {
-    /// It was never unpacked.
-    New,
-    /// It is unpacked, and its content is there.
-    Kept(Pinned),
-    /// It was unpacked, and its content is gone, or has to be confirmed.
-    Lost(Pinned),
-}
-
 /// One reconcile of a Bundle.
 ///
 /// Bundles of other classes are left completely alone. An unpacked Bundle costs a look at the disk and no request, unless a
@@ -111,9 +106,6 @@ enum Observed {
 /// # Errors
 /// Only what prevents the outcome from being reported; everything else is in the status.
 pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Action, Error> {
-    let Some(format) = Format::of_class(&bundle.spec.provisioner_class_name) else {
-        return Ok(Action::await_change());
-    };
     // What was uploaded must not be replaced between the look at it and the word about it.
     let uploads = context.uploads.as_ref().filter(|_| bundle.spec.source.upload.is_some());
     let _turn = match uploads {
@@ -122,30 +114,36 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
     };
     // The queue has no bound of its own: who waits for a permit to fetch must not stand in the way of a look at the disk.
     let mut pass = context.permits.reconciles.acquire().await.ok();
-    if context.written.is_stale(&*bundle) {
-        return Ok(Action::await_change());
-    }
-    if finalizer::is_there(&bundle) {
-        finalizer::remove(&bundle, &context).await.map_err(Error::Finalizer)?;
-        return Ok(Action::await_change());
-    }
-    if bundle.metadata.deletion_timestamp.is_some() {
-        return Ok(Action::await_change());
-    }
-    if let Some(left) = backoff::ATTEMPTS.left(&bundle.uid().unwrap_or_default()) {
-        return Ok(Action::requeue(left));
-    }
+
     let mut reporter = Reporter::new(&bundle, &context);
-    let observed = match observe(&bundle, &context).await {
-        Ok(observed) => reconsidered(&bundle, observed, &mut pass, &mut reporter, &context).await,
-        Err(failure) => Err(failure),
+    let mut observed = observe(&bundle, &context);
+    let outcome = loop {
+        match decide(&observed) {
+            Decision::LeaveAlone => return Ok(Action::await_change()),
+            Decision::RemoveFinalizer => {
+                finalizer::remove(&bundle, &context).await.map_err(Error::Finalizer)?;
+                return Ok(Action::await_change());
+            }
+            Decision::Wait(left) => return Ok(Action::requeue(left)),
+            Decision::Fail(error) => break Err(Failure::Pin(error)),
+            Decision::LookFor(pinned) => match seal::find(&bundle.name_any(), &pinned, &context).await {
+                Ok(kept) => observed.kept = Some(kept),
+                Err(failure) => break Err(failure),
+            },
+            Decision::Unpack(format) => break unpack(&bundle, format, pass, &mut reporter, &context).await?,
+            Decision::Keep(pinned) => {
+                break reconsider(&bundle, &pinned, &mut pass, &mut reporter, &context).await.map(|()| pinned);
+            }
+            Decision::Refill(pinned) => {
+                let reconsidered = reconsider(&bundle, &pinned, &mut pass, &mut reporter, &context).await;
+                break match reconsidered {
+                    Ok(()) => refill(&bundle, pinned, pass, &context).await?,
+                    Err(failure) => Err(failure),
+                };
+            }
+        }
     };
-    let outcome = match observed {
-        Ok(Observed::Kept(pinned)) => Ok(pinned),
-        Ok(Observed::Lost(pinned)) => refill(&bundle, pinned, pass, &context).await?,
-        Ok(Observed::New) => unpack(&bundle, format, pass, &mut reporter, &context).await?,
-        Err(failure) => Err(failure),
-    };
+
     // It may have gone meanwhile, and its ref with it: one that was set since would stay.
     if context.bundles.get(&ObjectRef::from_obj(&*bundle)).is_none() {
         on_deleted(&bundle.name_any(), &bundle.uid().unwrap_or_default(), &context).await;
@@ -170,33 +168,31 @@ pub fn error_policy(bundle: &Bundle, error: &Error, context: &Context) -> Action
     Action::requeue(delay)
 }
 
-async fn observe(bundle: &Bundle, context: &Context) -> Result<Observed, Failure> {
-    let known = bundle.status.as_ref().and_then(|status| status.pin.clone());
-    let Some(pin) = known.or_else(|| remembered_pin(bundle, context)) else { return Ok(Observed::New) };
-    let pinned = Pinned::read(&pin, &bundle.spec.source).map_err(Failure::Pin)?;
-    if verify::has_unconfirmed_pin(bundle, context) {
-        return Ok(Observed::Lost(pinned));
-    }
-    match seal::find(&bundle.name_any(), &pinned, context).await? {
-        Kept::Whole => Ok(Observed::Kept(pinned)),
-        Kept::Lost => Ok(Observed::Lost(pinned)),
+fn observe<'a>(bundle: &'a Bundle, context: &Context) -> Observed<'a> {
+    let has_pin = bundle.status.as_ref().is_some_and(|status| status.pin.is_some());
+    let remembered = if has_pin { None } else { remembered_pin(bundle, context) };
+    Observed {
+        bundle,
+        is_stale: context.written.is_stale(bundle),
+        back_off: backoff::ATTEMPTS.left(&bundle.uid().unwrap_or_default()),
+        asks_signature: remembered.is_some() && verify::asks_signature(bundle, context),
+        remembered,
+        kept: None,
     }
 }
 
-/// The same, once it is known what the policies of now say of a Bundle that has its content.
-async fn reconsidered(
+/// Finds out what the policies of now say of a Bundle that has its pin, unless the status says so already; it goes with the report.
+async fn reconsider(
     bundle: &Bundle,
-    observed: Observed,
+    pinned: &Pinned,
     pass: &mut Option<SemaphorePermit<'_>>,
     reporter: &mut Reporter,
     context: &Context,
-) -> Result<Observed, Failure> {
-    if let Observed::Kept(pinned) | Observed::Lost(pinned) = &observed
-        && let Some(verdict) = verify::reconsider(bundle, pinned, pass, context).await?
-    {
+) -> Result<(), Failure> {
+    if let Some(verdict) = verify::reconsider(bundle, pinned, pass, context).await? {
         reporter.verified(verdict);
     }
-    Ok(observed)
+    Ok(())
 }
 
 /// What an earlier Bundle of the same template resolved to, as the history of the BundleDeployment says: deleting a generated

@@ -1,11 +1,11 @@
 //! The end of a reconcile: the status, an Event, a line in the log, and when to come again.
 
+use std::time::Duration;
+
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
-use rukpak_crds::condition::{Conditions, READY, UNPACKED, VERIFIED, reason};
-use rukpak_crds::{Bundle, BundleDeployment, ConditionStatus};
-use rukpak_plan::retry;
-use rukpak_runtime::events::{EventType, News};
+use rukpak_crds::condition::{Conditions, UNPACKED, VERIFIED};
+use rukpak_crds::{Bundle, ConditionStatus};
 use rukpak_runtime::metrics::{Outcome, count_reconcile};
 use rukpak_runtime::traces;
 use rukpak_trust::Verdict;
@@ -14,11 +14,8 @@ use super::failure::Failure;
 use super::pin::Pinned;
 use super::report::Report;
 use super::reporter::Reporter;
-use super::{Error, backoff, on_deleted, verify};
+use super::{Error, backoff, decide, events, on_deleted};
 use crate::context::Context;
-
-/// Reason of the Event about an upload that is gone.
-const CONTENT_LOST: &str = "ContentLost";
 
 /// Reports, and says when to come again.
 pub(super) async fn conclude(
@@ -31,15 +28,10 @@ pub(super) async fn conclude(
     if outcome.as_ref().err().is_some_and(Failure::leaves_content) {
         context.collect.notify_one();
     }
-    let report = match outcome {
-        Ok(pinned) => Report::Unpacked(pinned),
-        Err(failure) => {
-            if let Some(verdict) = failure.verification() {
-                reporter.verified(verdict);
-            }
-            Report::Failed(failure.verdict())
-        }
-    };
+    let (report, verdict) = Report::of_outcome(outcome);
+    if let Some(verdict) = verdict {
+        reporter.verified(verdict);
+    }
     let is_news = match reporter.end(&report).await {
         Ok(is_news) => is_news,
         Err(error) if error.is_not_found() => {
@@ -54,67 +46,38 @@ pub(super) async fn conclude(
         }
     };
     if is_news {
-        tell(bundle, &report, context);
-        tell_verdict(bundle, reporter.verdict(), &report, context);
+        publish_events(bundle, &report, reporter.verdict(), context);
     }
-    let action = next(bundle, &uid, &report, is_news, context);
-    if !matches!(report, Report::Unpacked(_)) {
-        return Ok(action);
-    }
-    let is_missing = reporter.verdict().is_some_and(Verdict::may_come);
-    let again = backoff::SEARCHES.left(&uid).or_else(|| is_missing.then_some(verify::SEARCHED_AGAIN_AFTER));
-    Ok(again.map_or(action, Action::requeue))
+    let wait = next_wait(&uid, &report, reporter.verdict(), context);
+    record_outcome(bundle, &report, is_news);
+    Ok(wait.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// Tells what came of the search for a signature; not again while it stays so.
-fn tell_verdict(bundle: &Bundle, verdict: Option<&Verdict>, report: &Report, context: &Context) {
-    let Some(Verdict { status, reason, message, .. }) = verdict else { return };
-    let before = bundle.status.as_ref().and_then(|status| status.conditions.find(VERIFIED));
-    if before.is_some_and(|before| before.reason == *reason) {
+/// Publishes what came of the reconcile, and logs what the policies say of what was unpacked before.
+fn publish_events(bundle: &Bundle, report: &Report, verdict: Option<&Verdict>, context: &Context) {
+    let of_report = events::of_report(bundle, report);
+    if let Some(verdict) = verdict
+        && !events::is_said(bundle, VERIFIED, verdict.reason)
+    {
+        log_verdict(bundle, report, verdict);
+    }
+    let of_verdict = verdict.and_then(|verdict| events::of_verdict(bundle, verdict));
+    for news in of_report.iter().chain(&of_verdict) {
+        context.events.tell(bundle.object_ref(&()), news);
+    }
+}
+
+fn log_verdict(bundle: &Bundle, report: &Report, verdict: &Verdict) {
+    // Of what is not unpacked, the failure says it.
+    if !was_unpacked(bundle) || !matches!(report, Report::Unpacked(_)) {
         return;
     }
-    // Of what is not unpacked, the failure says it.
-    if was_unpacked(bundle) && matches!(report, Report::Unpacked(_)) {
-        let (bundle, detail) = (bundle.name_any(), message);
-        if *status == ConditionStatus::False {
-            tracing::warn!(bundle, reason, detail, "Bundle is unpacked, and the policies would not let it in now");
-        } else {
-            tracing::info!(bundle, reason, detail, "the policies say something else of an unpacked Bundle now");
-        }
+    let (bundle, reason, detail) = (bundle.name_any(), verdict.reason, &verdict.message);
+    if verdict.status == ConditionStatus::False {
+        tracing::warn!(bundle, reason, detail, "Bundle is unpacked, and the policies would not let it in now");
+    } else {
+        tracing::info!(bundle, reason, detail, "the policies say something else of an unpacked Bundle now");
     }
-    let type_ = match status {
-        ConditionStatus::True => EventType::Normal,
-        ConditionStatus::False => EventType::Warning,
-        ConditionStatus::Unknown => return,
-    };
-    let news = News { type_, reason: (*reason).to_owned(), message: message.clone() };
-    context.events.tell(bundle.object_ref(&()), &news);
-}
-
-/// Tells that content was unpacked, or could not be; not of each attempt that fails. Of a BundleDeployment's Bundle success is not
-/// told: what is installed from it is, a moment later.
-fn tell(bundle: &Bundle, report: &Report, context: &Context) {
-    let said = |type_: &str| bundle.status.as_ref().and_then(|status| status.conditions.find(type_));
-    let is_said = |type_: &str, reason: &str| said(type_).is_some_and(|condition| condition.reason == reason);
-    let (type_, reason, message) = match report {
-        Report::Unpacked(_) if bundle.owner_references().iter().any(BundleDeployment::is_controller) => return,
-        Report::Unpacked(pinned) if !is_said(UNPACKED, reason::UNPACK_SUCCESSFUL) => {
-            let message = format!("Unpacked {}", pinned.revision);
-            (EventType::Normal, reason::UNPACK_SUCCESSFUL, message)
-        }
-        // Known by the reason that its condition has while it is so.
-        Report::Failed(verdict) if verdict.is_lost() && !is_said(UNPACKED, verdict.reason()) => {
-            (EventType::Warning, CONTENT_LOST, verdict.whole())
-        }
-        // Of what is waited for `Unpacked` says the same before the first attempt.
-        Report::Failed(verdict)
-            if !verdict.is_lost() && !verdict.is_expected() && !is_said(READY, verdict.ready_reason()) =>
-        {
-            (EventType::Warning, verdict.reason(), verdict.whole())
-        }
-        _ => return,
-    };
-    context.events.tell(bundle.object_ref(&()), &News { type_, reason: reason.to_owned(), message });
 }
 
 /// Whether it was before this reconcile.
@@ -122,10 +85,26 @@ fn was_unpacked(bundle: &Bundle) -> bool {
     bundle.status.as_ref().is_some_and(|status| status.conditions.is(UNPACKED, ConditionStatus::True))
 }
 
-fn next(bundle: &Bundle, uid: &str, report: &Report, is_news: bool, context: &Context) -> Action {
+/// Returns after which time the Bundle is looked at again, and remembers failures and successes.
+fn next_wait(uid: &str, report: &Report, verdict: Option<&Verdict>, context: &Context) -> Option<Duration> {
+    let failures = if report.retry().is_some() { context.failures.another(uid) } else { 0 };
+    let wait = decide::next(report, failures, verdict, backoff::SEARCHES.left(uid));
+    match (report, wait) {
+        (Report::Failed(_), Some(delay)) => backoff::ATTEMPTS.wait(uid, (), delay),
+        (Report::Unpacked(_), _) => {
+            context.failures.clear(uid);
+            backoff::ATTEMPTS.clear(uid);
+        }
+        _ => {}
+    }
+    wait
+}
+
+/// Logs and counts how the reconcile ended.
+fn record_outcome(bundle: &Bundle, report: &Report, is_news: bool) {
     let is_news = is_news && !(was_unpacked(bundle) && matches!(report, Report::Unpacked(_)));
     let bundle = bundle.name_any();
-    let (outcome, action) = match report {
+    let outcome = match report {
         Report::Failed(verdict) => {
             let (reason, message) = (verdict.reason(), verdict.whole());
             if is_news && verdict.is_expected() {
@@ -135,22 +114,16 @@ fn next(bundle: &Bundle, uid: &str, report: &Report, is_news: bool, context: &Co
             } else {
                 tracing::debug!(bundle, reason, detail = message, "Bundle is still not unpacked");
             }
-            let delay = verdict.retry.map(|class| retry::delay(class, context.failures.another(uid)));
-            delay.inspect(|delay| backoff::ATTEMPTS.wait(uid, (), *delay));
-            (Outcome::Failed, delay.map(Action::requeue))
+            Outcome::Failed
         }
-        Report::Unpacked(pinned) => {
-            context.failures.clear(uid);
-            backoff::ATTEMPTS.clear(uid);
-            if is_news {
-                tracing::info!(bundle, revision = %pinned.revision, content = %pinned.content, "Bundle is unpacked");
-            }
-            (if is_news { Outcome::Succeeded } else { Outcome::Unchanged }, None)
+        Report::Unpacked(pinned) if is_news => {
+            tracing::info!(bundle, revision = %pinned.revision, content = %pinned.content, "Bundle is unpacked");
+            Outcome::Succeeded
         }
-        Report::Waiting | Report::Received | Report::Unpacking => (Outcome::Waiting, None),
+        Report::Unpacked(_) => Outcome::Unchanged,
+        Report::Waiting | Report::Received | Report::Unpacking => Outcome::Waiting,
     };
     count_reconcile(super::KIND, outcome);
     let failure = if let Report::Failed(verdict) = report { Some(verdict.whole()) } else { None };
     traces::outcome(outcome.name(), failure.as_deref());
-    action.unwrap_or_else(Action::await_change)
 }

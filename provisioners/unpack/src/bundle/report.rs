@@ -7,7 +7,7 @@ use rukpak_crds::{Bundle, BundlePhase, BundleStatus, ConditionStatus, Conditions
 use rukpak_plan::retry::Class;
 use rukpak_trust::Verdict;
 
-use super::failure;
+use super::failure::{self, Failure};
 use super::pin::Pinned;
 use super::steady::steady;
 
@@ -33,9 +33,27 @@ pub enum Report {
 }
 
 impl Report {
+    /// Returns the report on what an attempt came to, and what a failure says of signatures.
+    pub fn of_outcome(outcome: Result<Pinned, Failure>) -> (Self, Option<Verdict>) {
+        match outcome {
+            Ok(pinned) => (Self::Unpacked(pinned), None),
+            Err(failure) => (Self::Failed(failure.verdict()), failure.verification()),
+        }
+    }
+
+    /// Whether the beginning of work would hide a failure: each new attempt would, for a moment.
+    pub fn hides_failure(&self, before: &BundleStatus) -> bool {
+        matches!(self, Self::Waiting | Self::Unpacking) && before.failure().is_some()
+    }
+
+    /// When to try again, if it failed and that can help.
+    pub fn retry(&self) -> Option<Class> {
+        if let Self::Failed(verdict) = self { verdict.retry } else { None }
+    }
+
     /// Whether the next attempt comes soon, and most probably says the same.
     fn is_tried_soon(&self) -> bool {
-        matches!(self, Self::Failed(failure::Verdict { retry: Some(Class::Transient), .. }))
+        self.retry() == Some(Class::Transient)
     }
 }
 

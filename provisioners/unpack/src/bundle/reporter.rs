@@ -33,9 +33,9 @@ impl Reporter {
         }
     }
 
-    /// Says that work has begun, unless there is a failure to see: each new attempt would hide it for a moment.
+    /// Says that work has begun, unless there is a failure to see.
     pub async fn begin(&mut self, report: &Report) -> Result<(), api::Error> {
-        if self.status.failure().is_some() { Ok(()) } else { self.write(report).await.map(|_| ()) }
+        if report.hides_failure(&self.status) { Ok(()) } else { self.write(report).await.map(|_| ()) }
     }
 
     /// What the policies say of the content; goes with the next report.

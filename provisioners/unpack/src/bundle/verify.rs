@@ -48,7 +48,7 @@ impl Check {
         match &check.asked {
             Asked::Answered(verdict) if !verdict.admits() => {
                 metrics::count_verification(verdict);
-                Err(not_admitted(verdict.clone()))
+                Err(Failure::NotAdmitted(Box::new(verdict.clone())))
             }
             Asked::Answered(_) | Asked::Signatures(_) => Ok(check),
         }
@@ -75,7 +75,7 @@ impl Check {
             }
         };
         metrics::count_verification(&verdict);
-        if verdict.admits() { Ok((verdict, resolved)) } else { Err(not_admitted(verdict)) }
+        Ok((admitted(verdict)?, resolved))
     }
 }
 
@@ -117,11 +117,10 @@ fn is_known(bundle: &Bundle, asked: &Digest, pinned: &Pinned) -> bool {
     })
 }
 
-/// Returns whether a signature is asked for by the policies of now, of a Bundle whose pin is that of an earlier one. The history of a
-/// BundleDeployment says then which content the signed image has: the image itself has to say so too.
-pub fn has_unconfirmed_pin(bundle: &Bundle, context: &Context) -> bool {
+/// Returns whether the policies of now ask for a signature of the Bundle's source.
+pub fn asks_signature(bundle: &Bundle, context: &Context) -> bool {
     let Ok(source) = validate::source(&bundle.spec.source) else { return false };
-    !is_unpacked(bundle) && matches!(Check::by_policies(&source, context).asked, Asked::Signatures(_))
+    matches!(Check::by_policies(&source, context).asked, Asked::Signatures(_))
 }
 
 /// Whether it was ever unpacked itself.
@@ -151,8 +150,14 @@ pub async fn reconsider(
         }
         Asked::Signatures(rules) => search_again(bundle, pinned, source, (&place, &rules), pass, context).await,
     };
-    match verdict {
-        Ok(Some(verdict)) if !is_unpacked(bundle) && !verdict.admits() => Err(not_admitted(verdict)),
+    weigh(bundle, verdict)
+}
+
+/// Returns what is said of a Bundle that has its pin. One that was unpacked itself stays so, whatever was found; one with the pin of
+/// an earlier Bundle is let in or not.
+pub fn weigh(bundle: &Bundle, found: Result<Option<Verdict>, Failure>) -> Result<Option<Verdict>, Failure> {
+    match found {
+        Ok(Some(verdict)) if !is_unpacked(bundle) => admitted(verdict).map(Some),
         Err(failure) if is_unpacked(bundle) => {
             let name = bundle.name_any();
             tracing::debug!(bundle = name, error = %Chain(&failure), "cannot verify what is unpacked; will retry");
@@ -192,8 +197,9 @@ async fn search_again(
     found.map(Some)
 }
 
-fn not_admitted(verdict: Verdict) -> Failure {
-    Failure::NotAdmitted(Box::new(verdict))
+/// Returns the verdict if content may be unpacked by it.
+pub fn admitted(verdict: Verdict) -> Result<Verdict, Failure> {
+    if verdict.admits() { Ok(verdict) } else { Err(Failure::NotAdmitted(Box::new(verdict))) }
 }
 
 /// Where a source is, for those who judge it by that.
