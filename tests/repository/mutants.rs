@@ -13,7 +13,7 @@ const LEAST: usize = 35;
 
 struct Mutant {
     path: PathBuf,
-    /// A test function, or a scenario of the planner.
+    /// A test function, or a scenario.
     test: String,
     run: String,
 }
@@ -59,9 +59,11 @@ fn every_defect_names_a_test_that_exists() {
         ["crds", "provisioners", "webhook", "tests/suite"].map(|folder| rust_files(&workspace_folder().join(folder)));
     let sources: Vec<String> = sources.iter().flatten().filter_map(|path| std::fs::read_to_string(path).ok()).collect();
     for Mutant { path, test, .. } in mutants() {
-        let scenario = format!("provisioners/plan/tests/scenarios/{test}.yaml");
+        let is_scenario =
+            |of: &str| workspace_folder().join(format!("provisioners/{of}/tests/scenarios/{test}.yaml")).is_file();
         let function = format!("fn {test}(");
-        let exists = workspace_folder().join(scenario).is_file() || sources.iter().any(|text| text.contains(&function));
+        let exists =
+            ["plan", "unpack"].into_iter().any(is_scenario) || sources.iter().any(|text| text.contains(&function));
         assert!(exists, "{}: there is no test {test}", path.display());
     }
 }

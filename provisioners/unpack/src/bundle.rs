@@ -39,6 +39,8 @@ mod pin;
 mod report;
 mod reporter;
 mod resolve;
+#[cfg(test)]
+mod scenarios;
 mod seal;
 mod steady;
 mod turn;
