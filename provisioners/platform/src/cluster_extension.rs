@@ -9,6 +9,7 @@
 //! decide      what the BundleDeployment is to be                     pure
 //! course      upgrades that only go together: begun, followed        catalogs
 //! set         what is noted of them, and what becomes of them        pure
+//! work        what is written of the BundleDeployment                pure
 //! optional    what else it asks of the BundleDeployment, if anything pure
 //! progress    how far the BundleDeployment is                        pure
 //! revisions   which of its revisions are there                       pure
@@ -32,6 +33,7 @@ mod set;
 mod start;
 mod takeover;
 mod upgrade;
+mod work;
 
 use std::sync::{Arc, LazyLock};
 
@@ -51,7 +53,7 @@ use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 
 use self::course::{Together, course};
-use self::decide::{Next, Resolution, decide};
+use self::decide::{First, Next, Resolution, decide, first};
 use self::deployment::{Existing, Target};
 use self::offers::Answer;
 use self::progress::{Progress, progress};
@@ -187,22 +189,16 @@ async fn towards(
         revisions: revisions.clone(),
         ..report::Report::of(progress)
     };
-    let filter = match extension.spec.catalog() {
-        Ok(filter) => filter,
-        Err(violation) => return (report(Progress::Blocked(violation.to_string())), None),
-    };
-    match found {
-        Err(error) => return (report(Progress::Retrying(Chain(&error).to_string())), Some(Class::Transient)),
-        Ok(Existing::Leaving(message)) => return (report(Progress::RollingOut(message)), None),
-        Ok(Existing::Foreign(message)) => return (report(Progress::Retrying(message)), None),
-        Ok(Existing::Ours(_) | Existing::Nothing) => {}
-    }
-    if let Some(left) = &left {
-        let target = Target { bundle: left, has_packages: false, set: None };
-        let (progress, class) = apply(extension, target, deployment.as_deref(), None, context).await;
-        return (report(progress), class);
-    }
     let live = deployment.as_deref();
+    let filter = match first(extension, found, left.as_ref()) {
+        First::Told(progress, class) => return (report(progress), class),
+        First::TakeOver(bundle) => {
+            let target = Target { bundle, has_packages: false, set: None };
+            let (progress, class) = apply(extension, target, live, None, context).await;
+            return (report(progress), class);
+        }
+        First::Ask(filter) => filter,
+    };
     // What was begun together is ended before anything else is looked for.
     if let Some((part, class)) = take_part(extension, filter, (live, installed.as_ref()), context).await {
         return (report::Report { catalog: part.catalog, upgrade: part.upgrade, ..report(part.progress) }, class);
@@ -221,15 +217,11 @@ async fn towards(
         return (report::Report { catalog: resolution.data(), upgrade, ..report(progress) }, class);
     }
     let over = live.and_then(Set::noted).filter(|set| set.stands(&extension.name_any(), installed.as_ref()));
-    let (progress, class) = match decide(filter, installed.as_ref(), &resolution) {
+    let had_packages = live.is_some_and(deployment::has_packages);
+    let (progress, class) = match decide(filter, (installed.as_ref(), had_packages), &resolution) {
         Next::Leave { message } => leave(extension, message, (live, over.as_ref()), context).await,
-        Next::Apply(wanted) => {
-            let has_packages = match &resolution {
-                Resolution::Found { has_packages, .. } => *has_packages,
-                // It was found to have them when it was chosen.
-                Resolution::Failed { .. } => live.is_some_and(deployment::has_packages),
-            };
-            let target = Target { bundle: &wanted, has_packages, set: over.as_ref() };
+        Next::Apply { bundle, has_packages } => {
+            let target = Target { bundle: &bundle, has_packages, set: over.as_ref() };
             apply(extension, target, live, installed.as_ref(), context).await
         }
     };
@@ -349,12 +341,12 @@ async fn leave(
     (live, over): (Option<&BundleDeployment>, Option<&Set>),
     context: &Context,
 ) -> (Progress, Option<Class>) {
-    let optional = match optional::fields(extension) {
-        Ok(optional) => optional,
-        Err(fault) => return (Progress::InvalidConfiguration(fault), None),
+    let body = match work::stay(extension, (live, over), context.revisions_in.is_some()) {
+        Ok(body) => body,
+        Err(progress) => return (progress, None),
     };
-    let Some(live) = live else { return (Progress::Retrying(message), None) };
-    match deployment::keep(extension, (optional, over), live, context).await {
+    let (Some(live), Some(body)) = (live, body) else { return (Progress::Retrying(message), None) };
+    match deployment::keep(extension, body, live, context).await {
         Ok(()) => (Progress::Retrying(message), None),
         Err(error) => {
             let class = class(&error);
@@ -375,17 +367,11 @@ async fn apply(
     context: &Context,
 ) -> (Progress, Option<Class>) {
     let wanted = target.bundle;
-    if let Err(message) = deployment::check_bundle(wanted) {
-        return (Progress::Blocked(wanted.wrapped(&message)), None);
-    }
-    if let Err(message) = deployment::check_config(&extension.spec) {
-        return (Progress::InvalidConfiguration(wanted.wrapped(&message)), None);
-    }
-    let optional = match optional::fields(extension) {
-        Ok(optional) => optional,
-        Err(fault) => return (Progress::InvalidConfiguration(fault), None),
+    let body = match work::install(extension, target, live, context.revisions_in.is_some()) {
+        Ok(body) => body,
+        Err(progress) => return (progress, None),
     };
-    match deployment::apply(extension, target, optional, live, context).await {
+    match deployment::apply(extension, wanted, body, live, context).await {
         Ok(deployment) => (progress(&deployment, wanted, installed), None),
         Err(error) => (Progress::Retrying(wanted.wrapped(&Chain(&error).to_string())), Some(class(&error))),
     }

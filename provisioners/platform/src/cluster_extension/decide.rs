@@ -2,12 +2,25 @@
 
 use std::collections::BTreeMap;
 
+use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::olm::cluster_extension::CatalogFilter;
 use rukpak_plan::retry::Class;
 use rukpak_runtime::api::Error;
 use rukpak_runtime::error::Chain;
 
+use super::deployment::Existing;
+use super::progress::Progress;
 use crate::installed::Identity;
+
+/// What is clear before a catalog is asked.
+pub(super) enum First<'a> {
+    /// Nothing can be done: how far it is, and when to try again if nobody tells us.
+    Told(Progress, Option<Class>),
+    /// The BundleDeployment installs what operator-controller has installed.
+    TakeOver(&'a Identity),
+    /// What it installs the catalogs say.
+    Ask(&'a CatalogFilter),
+}
 
 /// What the catalogs say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +49,11 @@ pub(super) struct Deprecations {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// The BundleDeployment installs this bundle.
-    Apply(Identity),
+    Apply {
+        bundle: Identity,
+        /// Whether packages that the bundle depends on were found installed.
+        has_packages: bool,
+    },
     /// It stays as it is, if it is there: what is installed is kept in order all the same.
     Leave { message: String },
 }
@@ -69,13 +86,37 @@ impl Resolution {
     }
 }
 
+/// What is clear from the extension, what has the name of its BundleDeployment, and what operator-controller has `left`.
+pub(super) fn first<'a>(
+    extension: &'a ClusterExtension,
+    found: Result<Existing, Error>,
+    left: Option<&'a Identity>,
+) -> First<'a> {
+    let filter = match extension.spec.catalog() {
+        Ok(filter) => filter,
+        Err(violation) => return First::Told(Progress::Blocked(violation.to_string()), None),
+    };
+    match found {
+        Err(error) => First::Told(Progress::Retrying(Chain(&error).to_string()), Some(Class::Transient)),
+        Ok(Existing::Leaving(message)) => First::Told(Progress::RollingOut(message), None),
+        Ok(Existing::Foreign(message)) => First::Told(Progress::Retrying(message), None),
+        Ok(Existing::Ours(_) | Existing::Nothing) => left.map_or(First::Ask(filter), First::TakeOver),
+    }
+}
+
 /// Without any catalog what is installed stays the choice, unless another version is asked for: its configuration can be changed
-/// still.
-pub(super) fn decide(filter: &CatalogFilter, installed: Option<&Identity>, resolution: &Resolution) -> Next {
+/// still. What it depends on was found installed when it was chosen, if it `had_packages`.
+pub(super) fn decide(
+    filter: &CatalogFilter,
+    (installed, had_packages): (Option<&Identity>, bool),
+    resolution: &Resolution,
+) -> Next {
     match (resolution, installed) {
-        (Resolution::Found { bundle, .. }, _) => Next::Apply(bundle.clone()),
+        (Resolution::Found { bundle, has_packages, .. }, _) => {
+            Next::Apply { bundle: bundle.clone(), has_packages: *has_packages }
+        }
         (Resolution::Failed { has_catalog: false, .. }, Some(installed)) if !asks_for_another(filter, installed) => {
-            Next::Apply(installed.clone())
+            Next::Apply { bundle: installed.clone(), has_packages: had_packages }
         }
         (Resolution::Failed { message, .. }, _) => Next::Leave { message: message.clone() },
     }
@@ -105,20 +146,21 @@ mod tests {
         let failed = |has_catalog| Resolution::Failed { message: "m".to_owned(), has_catalog };
         let found = Resolution::Found { bundle: identity("2.0.0"), data: Deprecations::default(), has_packages: false };
         let leave = || Next::Leave { message: "m".to_owned() };
+        let apply = |bundle, has_packages| Next::Apply { bundle, has_packages };
         let one = identity("1.0.0");
         let table = [
-            ("a bundle, to begin with", None, None, &found, Next::Apply(identity("2.0.0"))),
-            ("a bundle, in place of another", None, Some(&one), &found, Next::Apply(identity("2.0.0"))),
+            ("a bundle, to begin with", None, None, &found, apply(identity("2.0.0"), false)),
+            ("a bundle, in place of another", None, Some(&one), &found, apply(identity("2.0.0"), false)),
             ("nothing, and nothing is installed", None, None, &failed(true), leave()),
             ("no catalog, and nothing is installed", None, None, &failed(false), leave()),
             ("nothing this time", None, Some(&one), &failed(true), leave()),
-            ("no catalog any more", None, Some(&one), &failed(false), Next::Apply(one.clone())),
-            ("no catalog, the same version", Some("1.0.0"), Some(&one), &failed(false), Next::Apply(one.clone())),
+            ("no catalog any more", None, Some(&one), &failed(false), apply(one.clone(), true)),
+            ("no catalog, the same version", Some("1.0.0"), Some(&one), &failed(false), apply(one.clone(), true)),
             ("no catalog, another version", Some("2.0.0"), Some(&one), &failed(false), leave()),
             ("no catalog, a range", Some("1.x"), Some(&one), &failed(false), leave()),
         ];
         for (what, version, installed, resolution, expected) in table {
-            assert_eq!(decide(&filter(version), installed, resolution), expected, "{what}");
+            assert_eq!(decide(&filter(version), (installed, true), resolution), expected, "{what}");
         }
     }
 }

@@ -65,7 +65,8 @@ pub(super) async fn find(extension: &ClusterExtension, context: &Context) -> Res
     Ok(seen.map_or(Existing::Nothing, |deployment| classify(extension, deployment)))
 }
 
-fn classify(extension: &ClusterExtension, deployment: Arc<BundleDeployment>) -> Existing {
+/// Whose it is. Pure.
+pub(super) fn classify(extension: &ClusterExtension, deployment: Arc<BundleDeployment>) -> Existing {
     let name = deployment.name_any();
     if deployment.meta().deletion_timestamp.is_some() {
         return Existing::Leaving(format!("Waiting until the BundleDeployment {name} is deleted"));
@@ -122,21 +123,15 @@ pub(super) fn check_bundle(bundle: &Identity) -> Result<(), String> {
     rules::check(&rules::BUNDLE_VERSION, version).map_err(|violation| format!("{violation}: {version:?}"))
 }
 
-/// Makes the BundleDeployment install the target, as the extension configures it, with the `optional` fields of its spec. Writes nothing
-/// if it does already.
+/// Applies `body`, which installs the bundle. Writes nothing if it is applied already.
 #[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn apply(
     extension: &ClusterExtension,
-    Target { bundle, has_packages, set }: Target<'_>,
-    optional: Map<String, Value>,
+    bundle: &Identity,
+    body: Value,
     live: Option<&BundleDeployment>,
     context: &Context,
 ) -> Result<Arc<BundleDeployment>, Error> {
-    // Whoever said more on the BundleDeployment is not contradicted.
-    let says_more = live.is_some_and(|live| ignored(live) == Some("true"));
-    let mut body = desired(extension, (bundle, has_packages && !says_more), optional);
-    note(&mut body, set);
-    keep_manifests(&mut body, context.revisions_in.is_some());
     if let Some(live) = live.filter(|live| is_applied(&body, live)) {
         return Ok(Arc::new(live.clone()));
     }
@@ -152,26 +147,22 @@ pub(super) async fn apply(
     Ok(Arc::new(written))
 }
 
-/// Sets the `optional` fields and the note of a set alone: it is not known now which bundle is to be installed, and what is stays.
+/// Applies `body`, which installs what is installed.
 #[tracing::instrument(level = "debug", skip_all)]
 pub(super) async fn keep(
     extension: &ClusterExtension,
-    (optional, set): (Map<String, Value>, Option<&Set>),
+    body: Value,
     live: &BundleDeployment,
     context: &Context,
 ) -> Result<(), Error> {
-    let Some(bundle) = Identity::read(live.annotations()) else { return Ok(()) };
-    let mut body = kept(desired(extension, (&bundle, false), optional), live);
-    note(&mut body, set);
-    keep_manifests(&mut body, context.revisions_in.is_some());
     if !is_applied(&body, live) {
         write(extension, body, Some(live), context).await?;
     }
     Ok(())
 }
 
-/// The same with what `live` says of the bundle, of its settings and of what is checked.
-fn kept(mut body: Value, live: &BundleDeployment) -> Value {
+/// `body` with what `live` says of the bundle, of its settings and of what is checked.
+pub(super) fn kept(mut body: Value, live: &BundleDeployment) -> Value {
     body["spec"]["config"] = json!(live.spec.config);
     body["spec"]["template"] = json!(live.spec.template);
     if let Some(annotations) = body["metadata"]["annotations"].as_object_mut() {
@@ -184,7 +175,7 @@ fn kept(mut body: Value, live: &BundleDeployment) -> Value {
 }
 
 /// Adds what is noted of a set. On the way back a CRD may lose again what the upgrade has added: what guards stored objects stays on.
-fn note(body: &mut Value, set: Option<&Set>) {
+pub(super) fn note(body: &mut Value, set: Option<&Set>) {
     let Some(set) = set else { return };
     let Some(annotations) = body["metadata"]["annotations"].as_object_mut() else { return };
     annotations.insert(names::UPGRADED_WITH.to_owned(), json!(set.text()));
@@ -195,7 +186,7 @@ fn note(body: &mut Value, set: Option<&Set>) {
 }
 
 /// Has the manifests of each release kept, if they are to be shown.
-fn keep_manifests(body: &mut Value, are_shown: bool) {
+pub(super) fn keep_manifests(body: &mut Value, are_shown: bool) {
     if are_shown && let Some(annotations) = body["metadata"]["annotations"].as_object_mut() {
         annotations.insert(names::KEEP_MANIFESTS.to_owned(), json!("true"));
     }
@@ -226,12 +217,13 @@ pub(super) fn has_packages(live: &BundleDeployment) -> bool {
     ignored(live) == Some(names::PACKAGES)
 }
 
-fn ignored(live: &BundleDeployment) -> Option<&str> {
+/// What its bundle depends on and is not looked at, if it says so.
+pub(super) fn ignored(live: &BundleDeployment) -> Option<&str> {
     live.annotations().get(names::IGNORE_DEPENDENCIES).map(String::as_str)
 }
 
-/// What is written. Pure.
-fn desired(
+/// What is written of a BundleDeployment that installs the bundle. Pure.
+pub(super) fn desired(
     extension: &ClusterExtension,
     (bundle, has_packages): (&Identity, bool),
     optional: Map<String, Value>,
@@ -289,7 +281,7 @@ fn desired(
 }
 
 /// Whether the BundleDeployment says all that is written; what others added to it does not count.
-fn is_applied(body: &Value, live: &BundleDeployment) -> bool {
+pub(super) fn is_applied(body: &Value, live: &BundleDeployment) -> bool {
     let Ok(spec) = serde_json::to_value(&live.spec) else { return false };
     let annotations = live.annotations();
     let has = |(key, value): (&String, &Value)| annotations.get(key).map(String::as_str) == value.as_str();

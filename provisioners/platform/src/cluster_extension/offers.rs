@@ -74,11 +74,67 @@ pub(super) struct Wishes {
 const MOST_WISHES: usize = 8;
 
 /// What is asked, and whom.
-struct Question {
+pub(super) struct Question {
     range: Option<Constraint>,
     asked: Vec<Asked>,
     /// Whether there is a catalog that could say more another time.
     has_catalog: bool,
+}
+
+impl Question {
+    /// What is asked of which catalogs, by name; says what is wrong with the question. Pure.
+    pub fn of(
+        filter: &CatalogFilter,
+        catalogs: Vec<Arc<ClusterCatalog>>,
+    ) -> Result<(Self, Vec<Arc<ClusterCatalog>>), String> {
+        let text = filter.version.as_deref().filter(|text| !text.is_empty());
+        let range = text.map(Constraint::parse).transpose().map_err(|error| {
+            format!("desired version range {:?} is invalid: {error}", filter.version.as_deref().unwrap_or_default())
+        })?;
+        let mut selected = selected(filter, catalogs).map_err(|error| error.to_string())?;
+        let has_catalog = !selected.is_empty();
+        selected.retain(|catalog| catalog.spec.availability_mode == AvailabilityMode::Available);
+        Ok((Self { range, asked: Vec::new(), has_catalog }, selected))
+    }
+
+    /// Learns what a catalog has. What is installed must not depend on who answers today: one that cannot be read keeps all from being
+    /// asked, and is told of. Pure.
+    pub fn learn(
+        &mut self,
+        package: &str,
+        catalog: &ClusterCatalog,
+        content: Result<Arc<Catalog>, String>,
+    ) -> Result<(), String> {
+        let name = catalog.name_any();
+        let content = content.map_err(|error| {
+            format!(
+                "error walking catalogs: error getting package {package:?} from catalog {name:?}: {error}{}; to do without it, \
+                 leave it out by spec.source.catalog.selector, or set its spec.availabilityMode to Unavailable",
+                progress(catalog)
+            )
+        })?;
+        self.asked.push(Asked { name, priority: catalog.spec.priority, catalog: content });
+        Ok(())
+    }
+
+    /// What the catalogs say. Pure.
+    pub fn answer(
+        &self,
+        filter: &CatalogFilter,
+        installed: Option<&Identity>,
+        (requires_digests, dependencies): (bool, Dependencies<'_>),
+    ) -> Answer {
+        let request = request(filter, self.range.as_ref(), installed, dependencies.are_ignored);
+        answer(&self.asked, request, installed, (requires_digests, dependencies), self.has_catalog)
+    }
+}
+
+impl Answer {
+    /// The catalogs cannot be asked.
+    pub fn unasked(message: String) -> Self {
+        let resolution = Resolution::Failed { message, has_catalog: true };
+        Self { resolution, upgrade: Upgrade::Unlooked, needy: None }
+    }
 }
 
 /// Finds the bundle that is to be installed.
@@ -88,15 +144,10 @@ pub(super) async fn resolve(
     dependencies: Dependencies<'_>,
     context: &Context,
 ) -> Answer {
-    let Question { range, asked, has_catalog } = match question(filter, context).await {
-        Ok(question) => question,
-        Err(message) => {
-            let resolution = Resolution::Failed { message, has_catalog: true };
-            return Answer { resolution, upgrade: Upgrade::Unlooked, needy: None };
-        }
-    };
-    let request = request(filter, range.as_ref(), installed, dependencies.are_ignored);
-    answer(&asked, request, installed, (context.requires_digests, dependencies), has_catalog)
+    match question(filter, context).await {
+        Ok(question) => question.answer(filter, installed, (context.requires_digests, dependencies)),
+        Err(message) => Answer::unasked(message),
+    }
 }
 
 /// Finds what may take the place of `installed`, whatever it needs and whoever needs it.
@@ -131,29 +182,12 @@ fn wished(asked: &[Asked], request: Request<'_>, installed: &Identity, requires_
 
 /// Gathers what there is; says what keeps the catalogs from being asked.
 async fn question(filter: &CatalogFilter, context: &Context) -> Result<Question, String> {
-    let text = filter.version.as_deref().filter(|text| !text.is_empty());
-    let range = text.map(Constraint::parse).transpose().map_err(|error| {
-        format!("desired version range {:?} is invalid: {error}", filter.version.as_deref().unwrap_or_default())
-    })?;
-    let selected = selected(filter, context).map_err(|error| error.to_string())?;
-    let has_catalog = !selected.is_empty();
-    let mut asked = Vec::new();
-    for catalog in selected.iter().filter(|catalog| catalog.spec.availability_mode == AvailabilityMode::Available) {
-        let name = catalog.name_any();
-        match content(catalog, &context.content).await {
-            Ok(known) => asked.push(Asked { name, priority: catalog.spec.priority, catalog: known }),
-            // What is installed must not depend on who answers today.
-            Err(error) => {
-                let package = &filter.package_name;
-                return Err(format!(
-                    "error walking catalogs: error getting package {package:?} from catalog {name:?}: {error}{}; to do without it, \
-                     leave it out by spec.source.catalog.selector, or set its spec.availabilityMode to Unavailable",
-                    progress(catalog)
-                ));
-            }
-        }
+    let (mut question, catalogs) = Question::of(filter, context.catalogs.state())?;
+    for catalog in catalogs {
+        let found = content(&catalog, &context.content).await;
+        question.learn(&filter.package_name, &catalog, found)?;
     }
-    Ok(Question { range, asked, has_catalog })
+    Ok(question)
 }
 
 fn request<'a>(
@@ -325,9 +359,11 @@ fn unmet(refusal: &resolve::Error, bundle: &Bundle) -> String {
 }
 
 /// The ClusterCatalogs that the selector chooses, by name.
-fn selected(filter: &CatalogFilter, context: &Context) -> Result<Vec<Arc<ClusterCatalog>>, BadSelector> {
+fn selected(
+    filter: &CatalogFilter,
+    mut selected: Vec<Arc<ClusterCatalog>>,
+) -> Result<Vec<Arc<ClusterCatalog>>, BadSelector> {
     let selector = filter.selector()?;
-    let mut selected = context.catalogs.state();
     selected.retain(|catalog| selector.chooses(catalog));
     selected.sort_by_key(|catalog| catalog.name_any());
     Ok(selected)
