@@ -79,7 +79,7 @@ impl Asking<'_> {
     }
 
     /// Where the policy is written.
-    fn place(&self) -> String {
+    pub fn place(&self) -> String {
         match self {
             Self::Operator(_) => "spec.dependencies".to_owned(),
             Self::Extension(_) => format!("the annotation {DEPENDENCIES}"),
@@ -129,33 +129,21 @@ impl Dependencies {
         let found = tokio::task::spawn_blocking(move || find(&needy_bundle, installed, &offered)).await;
         // Blocking work is never cancelled once it runs.
         let found = found.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
-        let members = match found {
-            Ok(members) if members.is_empty() => return Ok("it is looked at again".to_owned()),
-            Ok(members) => members,
-            Err(why) => return Ok(format!("nothing in the catalogs helps: {why}")),
-        };
-        let (coming, new): (Vec<Member>, Vec<Member>) =
-            members.into_iter().partition(|member| self.is_asked_for(&member.dependency.package));
-        let listed = |members: &[Member]| in_words(members.iter().map(|member| &member.dependency));
-        if policy == DependencyPolicy::Refuse && !new.is_empty() {
-            let (listed, place) = (listed(&new), asking.place());
-            return Ok(format!(
-                "what helps is to install {listed}: {place} Propose asks for that, and Install does it"
-            ));
-        }
-        if policy == DependencyPolicy::Propose
-            && !new.is_empty()
-            && let Some(waiting) = self.ask(asking, needy, &new, client).await?
-        {
-            return Ok(waiting);
-        }
-        for member in &new {
-            if let Some(obstacle) = create(asking, member, client).await? {
-                return Ok(obstacle);
+        let place = asking.place();
+        match way(found, (policy, place.as_str()), |package| self.is_asked_for(package)) {
+            Way::Tell(text) => Ok(text),
+            Way::Install { new, is_asked_about, waiting } => {
+                if is_asked_about && let Some(waiting) = self.ask(asking, needy, &new, client).await? {
+                    return Ok(waiting);
+                }
+                for member in &new {
+                    if let Some(obstacle) = create(asking, member, client).await? {
+                        return Ok(obstacle);
+                    }
+                }
+                Ok(waiting)
             }
         }
-        let all: Vec<Member> = coming.into_iter().chain(new).collect();
-        Ok(format!("waiting until {} {} installed", listed(&all), if all.len() == 1 { "is" } else { "are" }))
     }
 
     /// Whether somebody asks for the package.
@@ -257,6 +245,41 @@ impl Dependencies {
         let plans = self.stores.plans.state();
         plans.iter().filter(|plan| is_genuine(plan, owner)).map(|plan| Plan::clone(plan)).collect()
     }
+}
+
+/// What is done about what is missing.
+pub(crate) enum Way {
+    /// Nothing; this is said.
+    Tell(String),
+    /// These are installed, after somebody has agreed if they are asked about, and waited for with what somebody else installs.
+    Install { new: Vec<Member>, is_asked_about: bool, waiting: String },
+}
+
+/// What is done where `found` helps, by the policy, which is written at `place`. Pure.
+pub(crate) fn way(
+    found: Result<Vec<Member>, String>,
+    (policy, place): (DependencyPolicy, &str),
+    is_asked_for: impl Fn(&str) -> bool,
+) -> Way {
+    let members = match found {
+        Ok(members) if members.is_empty() => return Way::Tell("it is looked at again".to_owned()),
+        Ok(members) => members,
+        Err(why) => return Way::Tell(format!("nothing in the catalogs helps: {why}")),
+    };
+    let (coming, new): (Vec<Member>, Vec<Member>) =
+        members.into_iter().partition(|member| is_asked_for(&member.dependency.package));
+    if policy == DependencyPolicy::Refuse && !new.is_empty() {
+        let listed = in_words(new.iter().map(|member| &member.dependency));
+        return Way::Tell(format!(
+            "what helps is to install {listed}: {place} Propose asks for that, and Install does it"
+        ));
+    }
+
+    let all: Vec<&PlannedDependency> = coming.iter().chain(&new).map(|member| &member.dependency).collect();
+    let verb = if all.len() == 1 { "is" } else { "are" };
+    let waiting = format!("waiting until {} {verb} installed", in_words(all));
+    let is_asked_about = policy == DependencyPolicy::Propose && !new.is_empty();
+    Way::Install { new, is_asked_about, waiting }
 }
 
 /// For people: `wells 1.2.0 (catalog c) and springs 2.0.0 (catalog c)`.
