@@ -2,6 +2,7 @@
 
 pub mod deployment;
 pub mod event;
+pub mod golden;
 pub mod objects;
 pub mod told;
 pub mod world;
