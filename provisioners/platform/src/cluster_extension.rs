@@ -396,3 +396,6 @@ async fn write(extension: &ClusterExtension, status: &ClusterExtensionStatus, co
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
