@@ -309,7 +309,8 @@ impl State {
         let Some(owner) = owner.filter(|_| asked.is_apply) else { return };
         let key = asked.place(&self.server).and_then(|place| Some(Key { kind: place.kind, name: place.name? }));
         let live = self.server.objects.get(&Key::new("BundleDeployment", owner));
-        let is_installed = live.is_some_and(|live| !live.value["status"]["inventory"]["appliedDigest"].is_null());
+        let has = |field: &str| live.is_some_and(|live| !live.value["status"]["inventory"][field].is_null());
+        let is_upgrade = has("appliedDigest") && has("pending");
         let Some(upgrade) = self.upgrades.get_mut(owner) else { return };
         let generation = upgrade.asked_since.map_or(0, |(generation, _)| generation);
         let Some(key) = key else {
@@ -330,8 +331,8 @@ impl State {
                 upgrade.is_refused = true;
                 let (body, length) = (asked.body.clone(), self.log.len());
                 let refused = Refused { body, generation, since: Instant::now(), length };
-                // A first installation is tried again sooner.
-                upgrade.refusals.extend(is_installed.then_some(((process, key), refused)));
+                // A first installation and a repair are tried again sooner.
+                upgrade.refusals.extend(is_upgrade.then_some(((process, key), refused)));
             }
             400.. => {
                 upgrade.failed = Some(Instant::now());
