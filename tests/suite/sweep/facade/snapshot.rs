@@ -20,7 +20,7 @@ static PATTERNS: LazyLock<[(Regex, &str); 5]> = LazyLock::new(|| {
         (r"\b[0-9a-f]{64}\b", "DIGEST"),
         (r"install-[0-9a-f]{5}\b", "PLAN"),
         // Generated names are cut where the hash begins.
-        (r"\bPACKAGE\.v[0-9.]*-[0-9a-z]{40,}\b", "GENERATED"),
+        (r"\bPACKAGE\.v[0-9.]*-+[0-9a-z]{40,}\b", "GENERATED"),
     ]
     .map(|(pattern, word)| (Regex::new(pattern).expect("it is a pattern"), word))
 });
