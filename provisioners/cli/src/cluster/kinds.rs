@@ -35,12 +35,13 @@ impl Cluster {
         }
     }
 
-    /// All kinds of objects in namespaces that can be listed, in one version each.
+    /// All kinds of objects in namespaces that can be listed and deleted, in one version each: what is only computed is nobody's.
     pub async fn namespaced_kinds(&self) -> Result<Vec<Kind>, Error> {
         let discovery = Discovery::new(self.client.clone()).run().await.map_err(|error| self.fault(error))?;
         let all = discovery.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
         let listed = all.filter(|(_, capabilities)| {
-            capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST)
+            let is_kept = [verbs::LIST, verbs::DELETE].iter().all(|verb| capabilities.supports_operation(verb));
+            capabilities.scope == Scope::Namespaced && is_kept
         });
         Ok(listed.map(|(resource, _)| Kind { resource: Arc::new(resource), namespaced: true }).collect())
     }

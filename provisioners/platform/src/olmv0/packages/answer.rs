@@ -57,6 +57,7 @@ pub(super) fn one(item: &Item, namespace: &str, wanted: &Wanted) -> Option<Respo
     let manifest = Manifest::of(&item.source, item.package()?)?;
     let document = match wanted.form {
         Form::Object => manifest.object(Some(namespace)),
+        Form::Metadata => manifest.partial(Some(namespace)),
         Form::Table(rows) => {
             let mut table = table();
             table["rows"] = json!([manifest.row(Some(namespace), rows, Timestamp::now())]);
@@ -135,6 +136,9 @@ impl Pieces {
                 let version = format!("{GROUP}/{VERSION}");
                 (json!({"kind": "PackageManifestList", "apiVersion": version, "metadata": {}}), "items")
             }
+            Form::Metadata => {
+                (json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}}), "items")
+            }
             Form::Table(_) => (table(), "rows"),
         };
         // The list is the last field of the object.
@@ -153,6 +157,7 @@ impl Pieces {
         let namespace = self.namespace.as_deref();
         Some(match self.form {
             Form::Object => manifest.object(namespace),
+            Form::Metadata => manifest.partial(namespace),
             Form::Table(rows) => manifest.row(namespace, rows, self.now),
         })
     }
@@ -216,7 +221,9 @@ mod tests {
     #[tokio::test]
     async fn labels_select_and_a_list_of_none_is_a_document_too() {
         for (labels, expected) in [("catalog=community,tier", 2), ("catalog notin (community)", 0)] {
-            for (form, field) in [(Form::Object, "items"), (Form::Table(Rows::Metadata), "rows")] {
+            for (form, field) in
+                [(Form::Object, "items"), (Form::Metadata, "items"), (Form::Table(Rows::Metadata), "rows")]
+            {
                 let document = json_of(list(vec![item("a"), item("b")], None, wanted(form, labels))).await;
                 assert_eq!(document[field].as_array().unwrap().len(), expected, "{labels} {field}");
             }

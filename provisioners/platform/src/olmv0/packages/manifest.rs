@@ -79,6 +79,11 @@ impl<'a> Manifest<'a> {
             "metadata": self.metadata(namespace), "spec": {}, "status": self.status()})
     }
 
+    /// The object without spec and status.
+    pub fn partial(&self, namespace: Option<&str>) -> Value {
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": self.metadata(namespace)})
+    }
+
     /// The row of a table.
     pub fn row(&self, namespace: Option<&str>, rows: Rows, now: Timestamp) -> Value {
         let created = self.source.creation_timestamp().map(|time| time.0);
@@ -86,11 +91,7 @@ impl<'a> Manifest<'a> {
         let mut row = json!({"cells": [self.package.name, self.source.spec.display_name, age]});
         match rows {
             Rows::Cells => {}
-            Rows::Metadata => {
-                let metadata = self.metadata(namespace);
-                row["object"] =
-                    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
-            }
+            Rows::Metadata => row["object"] = self.partial(namespace),
             Rows::Object => row["object"] = self.object(namespace),
         }
         row

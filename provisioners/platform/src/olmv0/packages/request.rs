@@ -36,6 +36,8 @@ pub(super) enum Route<'a> {
 pub(super) enum Form {
     /// As they are.
     Object,
+    /// Their metadata alone.
+    Metadata,
     /// As rows of a table, for people.
     Table(Rows),
 }
@@ -171,6 +173,9 @@ fn form(headers: &HeaderMap) -> Result<Form, Refusal> {
             match (parameter("as"), parameter("g"), parameter("v")) {
                 (None, ..) => return Ok(Form::Object),
                 (Some("Table"), Some("meta.k8s.io"), Some("v1")) => return Ok(Form::Table(Rows::Metadata)),
+                (Some("PartialObjectMetadata" | "PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1")) => {
+                    return Ok(Form::Metadata);
+                }
                 _ => {}
             }
         }
@@ -279,6 +284,7 @@ mod tests {
         }
         assert_eq!(form(&format!("{table},{other},application/json")), Ok(Form::Table(Rows::Metadata)));
         assert_eq!(form(&format!("{other}, application/json")), Ok(Form::Object));
+        assert_eq!(form("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"), Ok(Form::Metadata));
         assert_eq!(form(&format!("application/yaml,{discovery},application/json")), Ok(Form::Object));
         for accept in [discovery, other, "application/yaml"] {
             assert!(form(accept).unwrap_err().contains("application/json"), "{accept}");
