@@ -271,6 +271,27 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
 }
 
 #[cfg(test)]
+impl Observed {
+    /// A deployment about which nothing else is known, for tests of what is decided about it.
+    pub(crate) fn of(deployment: BundleDeployment, status: BundleDeploymentStatus, desired: Desired) -> Self {
+        Self {
+            deployment: Arc::new(deployment),
+            status,
+            desired,
+            dependencies: Dependencies::Ready,
+            dependants: Vec::new(),
+            foreign_bundles: Vec::new(),
+            drifted: BTreeSet::new(),
+            is_touched: false,
+            is_unblocked: false,
+            unwatched: Vec::new(),
+            health_gate: false,
+            proxy: None,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -299,18 +299,18 @@ pub fn led() -> Story {
     }
 }
 
+fn annotates(key: &str, value: &str) -> Hand {
+    changes("BundleDeployment", "app", "hand", json!({"metadata": {"annotations": {key: value}}}))
+}
+
 /// An upgrade that a webhook refuses, or does not answer.
 pub fn upgrade() -> Story {
-    let annotates = || {
-        let body = json!({"metadata": {"annotations": {"example.com/last-seen": "now"}}});
-        changes("BundleDeployment", "app", "hand", body)
-    };
     let hands = vec![
         asks("app", 1),
         refuses("2", Refusal::Forbidden),
         refuses("2", Refusal::Unavailable),
         lets_pass(),
-        annotates(),
+        annotates("example.com/last-seen", "now"),
         asks("app", 2),
     ];
     Story {
@@ -324,30 +324,27 @@ pub fn upgrade() -> Story {
 
 /// An upgrade that is refused for good.
 pub fn refused() -> Story {
-    let annotates = || {
-        let body = json!({"metadata": {"annotations": {"example.com/last-seen": "now"}}});
-        changes("BundleDeployment", "app", "hand", body)
-    };
     Story {
         name: "an upgrade that is refused",
         releases: vec![two_maps("1"), two_maps("2"), two_maps("3")],
-        hands: vec![annotates(), asks("app", 2), lets_pass()],
-        course: vec![refuses("2", Refusal::Forbidden), asks("app", 1), annotates()],
+        hands: vec![annotates("example.com/last-seen", "now"), asks("app", 2), lets_pass()],
+        course: vec![refuses("2", Refusal::Forbidden), asks("app", 1), annotates("example.com/last-seen", "now")],
         ..Story::default()
     }
 }
 
 /// A deployment whose manifests are kept, and leave its history again: what cannot be written or removed of them stops nothing.
 pub fn manifests() -> Story {
-    let keeps = || {
-        let body = json!({"metadata": {"annotations": {"core.rukpak.io/keep-manifests": "true"}}});
-        changes("BundleDeployment", "app", "hand", body)
-    };
     Story {
         name: "manifests that are kept",
         releases: vec![two_maps("1"), two_maps("2"), two_maps("3")],
         hands: vec![asks("app", 2), deletes("BundleDeployment", "app")],
-        course: vec![keeps(), asks("app", 1), sets("app", json!({"revisionHistoryLimit": 1})), asks("app", 2)],
+        course: vec![
+            annotates("core.rukpak.io/keep-manifests", "true"),
+            asks("app", 1),
+            sets("app", json!({"revisionHistoryLimit": 1})),
+            asks("app", 2),
+        ],
         ..Story::default()
     }
 }

@@ -11,7 +11,7 @@ use rukpak_plain::{Object, ObjectKey, Origin};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::observed::{Dependencies, Desired};
+use crate::observed::Desired;
 use crate::owner::{ForeignOwner, Ownership};
 use crate::owner_metadata::OwnerMetadata;
 use crate::plan::{Objects, Served};
@@ -32,20 +32,7 @@ fn observed(spec: Value, status: Value) -> Observed {
     let mut deployment = BundleDeployment::new("pump", spec);
     deployment.metadata.uid = Some(UID.into());
     let status: BundleDeploymentStatus = serde_json::from_value(status).unwrap();
-    Observed {
-        deployment: Arc::new(deployment),
-        status,
-        desired: Desired::Waiting { bundle: "pump-2".into(), why: None, is_stalled: false },
-        dependencies: Dependencies::Ready,
-        dependants: Vec::new(),
-        foreign_bundles: Vec::new(),
-        drifted: BTreeSet::new(),
-        is_touched: false,
-        is_unblocked: false,
-        unwatched: Vec::new(),
-        health_gate: false,
-        proxy: None,
-    }
+    Observed::of(deployment, status, Desired::Waiting { bundle: "pump-2".into(), why: None, is_stalled: false })
 }
 
 fn merged(mut spec: Value) -> Value {

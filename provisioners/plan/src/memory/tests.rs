@@ -1,28 +1,15 @@
-use std::sync::Arc;
-
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleDeploymentStatus};
 
 use super::*;
 use crate::applied::Objects;
 use crate::kind::MissingKind;
 use crate::missing::Need;
-use crate::observed::{Dependencies, Desired};
+use crate::observed::Desired;
 
 fn observed(proxy: Option<Digest>) -> Observed {
-    Observed {
-        deployment: Arc::new(BundleDeployment::new("pump", BundleDeploymentSpec::default())),
-        status: BundleDeploymentStatus::default(),
-        desired: Desired::Waiting { bundle: "pump-1".into(), why: None, is_stalled: false },
-        dependencies: Dependencies::Ready,
-        dependants: Vec::new(),
-        foreign_bundles: Vec::new(),
-        drifted: BTreeSet::new(),
-        is_touched: false,
-        is_unblocked: false,
-        unwatched: Vec::new(),
-        health_gate: false,
-        proxy,
-    }
+    let deployment = BundleDeployment::new("pump", BundleDeploymentSpec::default());
+    let desired = Desired::Waiting { bundle: "pump-1".into(), why: None, is_stalled: false };
+    Observed { proxy, ..Observed::of(deployment, BundleDeploymentStatus::default(), desired) }
 }
 
 #[test]

@@ -15,7 +15,6 @@ use crate::applied::{Applied, Tracked};
 use crate::decide::{Decision, decide};
 use crate::health::Health;
 use crate::memory::{Differences, Problem, Stage};
-use crate::observed::Dependencies;
 use crate::resolve::Why;
 use crate::retry::Class;
 use crate::{Fingerprint, Format, Identity, Kind, Owner, Plan};
@@ -41,23 +40,11 @@ fn observed(config: &Value, asked: Option<&str>, answered: Option<&str>) -> Obse
     let asked = asked.map(|value| (names::RECONCILE_REQUESTED_AT.to_owned(), value.to_owned()));
     deployment.metadata.annotations = Some(asked.into_iter().collect());
     let (bundle, hash) = ("pump-1".to_owned(), "1".to_owned());
-    Observed {
-        deployment: Arc::new(deployment),
-        status: BundleDeploymentStatus {
-            last_handled_reconcile_at: answered.map(str::to_owned),
-            ..BundleDeploymentStatus::default()
-        },
-        desired: Desired::Ready { bundle, hash, pin: Pin::default(), release: release() },
-        dependencies: Dependencies::Ready,
-        dependants: Vec::new(),
-        foreign_bundles: Vec::new(),
-        drifted: BTreeSet::new(),
-        is_touched: false,
-        is_unblocked: false,
-        unwatched: Vec::new(),
-        health_gate: false,
-        proxy: None,
-    }
+    let status = BundleDeploymentStatus {
+        last_handled_reconcile_at: answered.map(str::to_owned),
+        ..BundleDeploymentStatus::default()
+    };
+    Observed::of(deployment, status, Desired::Ready { bundle, hash, pin: Pin::default(), release: release() })
 }
 
 /// The CRD, in this state.
