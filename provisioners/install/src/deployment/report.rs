@@ -127,7 +127,7 @@ fn tell(run: &Run, before: &BundleDeploymentStatus) {
     let is_upload = run.view.observed.deployment.spec.template.spec.source.upload.is_some();
     let is_told = |news: &News| !is_upload || news.reason != reason::UNPACK_PENDING;
     for news in news::news(before, after, is_rollback).into_iter().filter(is_told) {
-        log_success(&run.view.owner.name, before, &news);
+        log_news(&run.view.owner.name, before, &news);
         run.context.events.tell(run.view.observed.deployment.object_ref(&()), &news);
     }
 }
@@ -143,14 +143,16 @@ fn log(deployment: &str, Condition { status, reason, message, .. }: &Condition) 
     }
 }
 
-/// Says what was installed in the place of what. What failed stands in the line that says "not ready".
-fn log_success(deployment: &str, before: &BundleDeploymentStatus, news: &News) {
+/// Says what was installed in the place of what, and when its health changes. What failed stands in the line that says "not ready".
+fn log_news(deployment: &str, before: &BundleDeploymentStatus, news: &News) {
     let (reason, detail) = (&news.reason, &news.message);
     let from = before.active_bundle.as_deref();
     match news.reason.as_str() {
         reason::INSTALLATION_SUCCEEDED => tracing::info!(deployment, detail, "BundleDeployment installed"),
         news::UPGRADE_SUCCEEDED => tracing::info!(deployment, from, detail, "BundleDeployment upgraded"),
         news::ROLLBACK_SUCCEEDED => tracing::info!(deployment, from, detail, "BundleDeployment rolled back"),
+        reason::HEALTHY => tracing::info!(deployment, "BundleDeployment is healthy"),
+        reason::UNHEALTHY => tracing::warn!(deployment, detail, "BundleDeployment is not healthy any more"),
         _ => tracing::debug!(deployment, reason, detail, "Event written"),
     }
 }

@@ -74,7 +74,7 @@ impl Dependencies {
             }
             let message =
                 format!("{bundle} needs a bundle {}, which is not installed any more", lost.join(" and a bundle "));
-            tracing::warn!(%dependent, message, "lost what it depends on");
+            tracing::warn!(%dependent, detail = message, "lost what it depends on");
             if let Some(about) = self.reference(dependent) {
                 events.tell_lost(about, message);
             }
