@@ -186,7 +186,7 @@ async fn a_git_child_reads_no_token_connects_nowhere_else_sees_no_memory_and_sta
 
 #[tokio::test]
 async fn a_bundle_that_takes_too_much_memory_to_check_fails_alone() {
-    let scene = Scene::start(&["--limit-child-bytes=67108864"]).await;
+    let scene = Scene::start(&["--limit=child-bytes=67108864"]).await;
     scene.until_confined().await;
     let pid = scene.controller.pid();
     let (bomb, large) = (unique_name("aliases"), unique_name("large"));
@@ -199,10 +199,10 @@ async fn a_bundle_that_takes_too_much_memory_to_check_fails_alone() {
     scene.bundle(&large, &host, &of_manifest(text)).await;
     for name in [&bomb, &large] {
         let object = scene.until(name, Expected::is_false("Unpacked", "UnpackFailed")).await;
-        assert!(message(&object, "Unpacked").contains("(--limit-"), "{}", message(&object, "Unpacked"));
+        assert!(message(&object, "Unpacked").contains("(--limit="), "{}", message(&object, "Unpacked"));
     }
     let object = scene.get(&large).await;
-    assert!(message(&object, "Stalled").contains("67108864 bytes of memory of a child process (--limit-child-bytes)"));
+    assert!(message(&object, "Stalled").contains("67108864 bytes of memory of a child process (--limit=child-bytes)"));
     let other = scene.good_elsewhere().await;
     scene.until_unpacked(&other).await;
     assert_eq!(scene.controller.pid(), pid);
@@ -329,7 +329,7 @@ async fn a_deployment_does_not_wait_for_bundles_that_name_a_dripping_server_in_t
 #[tokio::test]
 #[ignore = "measures, for manifests/README.md"]
 async fn memory_at_its_worst() {
-    let scene = Scene::start(&["--limit-yaml-nodes=2000000"]).await;
+    let scene = Scene::start(&["--limit=yaml-nodes=2000000"]).await;
     // The most memory for each node, mappings of one key; as many as the check just lets pass.
     let nodes = "- {a: {b: {c: {d: 1}}}}\n".repeat(130_000);
     let text = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: default}}\nx:\n{nodes}");

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
+use rukpak_controller::args::LIMITS;
 
 use crate::cell;
 
@@ -24,6 +25,7 @@ pub fn page() -> String {
     ];
     let servers: Vec<Section> = servers.iter().map(|program| Section::of(program, program.get_name())).collect();
     chapter(&mut page, "Servers", &servers);
+    limits(&mut page);
     let mut sections = Vec::new();
     verbs(&mut sections, &rukpakctl::command(), "rukpakctl");
     chapter(&mut page, "rukpakctl", &sections);
@@ -91,6 +93,17 @@ fn chapter(page: &mut String, title: &str, sections: &[Section]) {
         let is_shared = |row: &Row| groups.iter().any(|(_, rows)| rows.contains(&row));
         let own: Vec<&Row> = section.rows.iter().filter(|row| !is_shared(row)).collect();
         table(page, &own);
+    }
+}
+
+/// The names that a flag of the controller takes.
+fn limits(page: &mut String) {
+    page.push_str(
+        "\n### Limits\n\nNames and values of `--limit` of `rukpak-controller`. What is equal to a limit is accepted.\n",
+    );
+    page.push_str("\n| name | default | |\n|---|---|---|\n");
+    for limit in &LIMITS {
+        _ = writeln!(page, "| `{}` | `{}` | {} |", limit.name, limit.default_value(), cell(limit.meaning));
     }
 }
 

@@ -111,22 +111,22 @@ impl Limit {
 
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::DownloadBytes => ("bytes of compressed download", "--limit-download-bytes"),
-            Self::TreeBytes => ("bytes of unpacked content", "--limit-tree-bytes"),
-            Self::Layers => ("layers in an image", "--limit-layers"),
-            Self::Ratio => ("times the compressed size", "--limit-ratio"),
-            Self::Entries => ("files and folders", "--limit-entries"),
-            Self::PathBytes => ("bytes in a path", "--limit-path-bytes"),
-            Self::Depth => ("levels of folders", "--limit-depth"),
-            Self::ManifestBytes => ("bytes in one manifest file", "--limit-manifest-bytes"),
-            Self::Objects => ("objects in a bundle", "--limit-objects"),
-            Self::YamlNodes => ("YAML and JSON nodes in a bundle, aliases expanded", "--limit-yaml-nodes"),
-            Self::TextBytes => ("bytes of manifests in a bundle, aliases expanded", "--limit-text-bytes"),
-            Self::GitBytes => ("bytes of a git fetch", "--limit-git-bytes"),
-            Self::GitTime => ("seconds for a git fetch", "--limit-git-seconds"),
-            Self::PullTime => ("seconds for an image pull", "--limit-pull-seconds"),
-            Self::ChildBytes => ("bytes of memory of a child process", "--limit-child-bytes"),
-            Self::CheckTime => ("seconds for the check of a bundle", "--limit-check-seconds"),
+            Self::DownloadBytes => ("bytes of compressed download", "--limit=download-bytes"),
+            Self::TreeBytes => ("bytes of unpacked content", "--limit=tree-bytes"),
+            Self::Layers => ("layers in an image", "--limit=layers"),
+            Self::Ratio => ("times the compressed size", "--limit=ratio"),
+            Self::Entries => ("files and folders", "--limit=entries"),
+            Self::PathBytes => ("bytes in a path", "--limit=path-bytes"),
+            Self::Depth => ("levels of folders", "--limit=depth"),
+            Self::ManifestBytes => ("bytes in one manifest file", "--limit=manifest-bytes"),
+            Self::Objects => ("objects in a bundle", "--limit=objects"),
+            Self::YamlNodes => ("YAML and JSON nodes in a bundle, aliases expanded", "--limit=yaml-nodes"),
+            Self::TextBytes => ("bytes of manifests in a bundle, aliases expanded", "--limit=text-bytes"),
+            Self::GitBytes => ("bytes of a git fetch", "--limit=git-bytes"),
+            Self::GitTime => ("seconds for a git fetch", "--limit=git-seconds"),
+            Self::PullTime => ("seconds for an image pull", "--limit=pull-seconds"),
+            Self::ChildBytes => ("bytes of memory of a child process", "--limit=child-bytes"),
+            Self::CheckTime => ("seconds for the check of a bundle", "--limit=check-seconds"),
         }
     }
 }
@@ -158,6 +158,6 @@ mod tests {
     fn the_limit_itself_is_accepted_and_one_more_is_named() {
         assert!(Limit::Entries.check(20_000, 20_000, String::new).is_ok());
         let error = Limit::Entries.check(20_001, 20_000, || "layer 2".into()).unwrap_err();
-        assert_eq!(error.to_string(), "layer 2: more than the limit of 20000 files and folders (--limit-entries)");
+        assert_eq!(error.to_string(), "layer 2: more than the limit of 20000 files and folders (--limit=entries)");
     }
 }

@@ -4,7 +4,6 @@ mod feature_gates;
 mod limits;
 mod sources;
 mod storage;
-mod uploads;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,9 +23,9 @@ use rukpak_unpack::content_service::UploadLimits;
 use limits::LimitArgs;
 use sources::SourceArgs;
 use storage::StorageArgs;
-use uploads::UploadArgs;
 
 pub use feature_gates::FeatureGates;
+pub use limits::{LIMITS, NamedLimit};
 
 /// Name of the Lease that whoever writes holds.
 pub(crate) const LEASE: &str = "core.rukpak.io";
@@ -137,8 +136,6 @@ pub struct Options {
     #[command(flatten)]
     pub storage: StorageArgs,
     #[command(flatten)]
-    uploads: UploadArgs,
-    #[command(flatten)]
     sources: SourceArgs,
     #[command(flatten)]
     limits: LimitArgs,
@@ -162,7 +159,7 @@ impl Options {
 
     /// Upper bounds on uploads.
     pub fn uploads(&self) -> UploadLimits {
-        self.uploads.clone().into()
+        self.limits.uploads()
     }
 
     /// What sources may do.
@@ -172,7 +169,7 @@ impl Options {
 
     /// Upper bounds on content.
     pub fn limits(&self) -> Limits {
-        self.limits.clone().into()
+        self.limits.content()
     }
 
     /// Where Secrets are read, and where objects without a namespace go.

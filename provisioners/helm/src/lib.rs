@@ -21,7 +21,7 @@ pub use child::enter;
 
 /// The program, where nobody says another.
 const PROGRAM: &str = "helm";
-/// Charts that are rendered at once: each takes a child with up to `--limit-child-bytes`.
+/// Charts that are rendered at once: each takes a child with up to `--limit=child-bytes`.
 const AT_ONCE: usize = 2;
 /// A turn is waited for so long: most charts take less than a tenth of a second. Whoever waits for one that does not end would keep a
 /// worker from everybody else.
@@ -85,7 +85,7 @@ pub enum Error {
     #[error("render the chart: there is no program {PROGRAM} beside {}, nor in PATH: install Helm 3, or say where it is (--helm)", .0.display())]
     NoHelm(PathBuf),
     /// Others take long.
-    #[error("render the chart: {AT_ONCE} other charts are being rendered, and take long (--limit-check-seconds)")]
+    #[error("render the chart: {AT_ONCE} other charts are being rendered, and take long (--limit=check-seconds)")]
     Busy,
     /// The folder of the child could not be made.
     #[error("render the chart: write {}", path.display())]

@@ -78,7 +78,7 @@ fn wrong_types_are_refused_with_their_path() {
 fn limits_are_named() {
     let limits = Limits { objects: 2, ..Limits::default() };
     let error = chain(&load(&kite(&[]), &limits).unwrap_err());
-    assert!(error.contains("more than the limit of 2 objects in a bundle (--limit-objects)"), "{error}");
+    assert!(error.contains("more than the limit of 2 objects in a bundle (--limit=objects)"), "{error}");
 }
 
 #[test]

@@ -222,8 +222,8 @@ mod tests {
         let limits = Limits { manifest_bytes: 2, entries: 3, ..Limits::default() };
         let cases = [
             (set("a", "manifests", &[("a", b"12"), ("b", b"12")]), None),
-            (set("a", "manifests", &[("a", b"123")]), Some("--limit-manifest-bytes")),
-            (set("a", "manifests", &[("a", b""), ("b", b""), ("c", b"")]), Some("--limit-entries")),
+            (set("a", "manifests", &[("a", b"123")]), Some("--limit=manifest-bytes")),
+            (set("a", "manifests", &[("a", b""), ("b", b""), ("c", b"")]), Some("--limit=entries")),
         ];
         for (files, expected) in cases {
             let found = stage(std::slice::from_ref(&files), &std::env::temp_dir(), &limits);

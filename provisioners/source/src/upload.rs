@@ -91,7 +91,7 @@ mod tests {
         let of = |download_bytes| Limits { download_bytes, ..Limits::default() };
         assert!(upload(&bundle(), of(size)).await.is_ok());
         let cases = [
-            (bundle(), of(size - 1), "--limit-download-bytes"),
+            (bundle(), of(size - 1), "--limit=download-bytes"),
             (b"nonsense".to_vec(), of(size), "read response as gzip: gzip: invalid header"),
             (bundle()[..40].to_vec(), of(size), "untar bundle contents from response"),
             (gzip(&tar(&[("a", &[1; 100])])), Limits { tree_bytes: 99, ..Limits::default() }, "untar bundle contents"),

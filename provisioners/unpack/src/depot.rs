@@ -67,7 +67,7 @@ struct Counted {
 pub enum Error {
     /// There are too many already.
     #[error(
-        "uploads of all Bundles may take {0} bytes (--limit-upload-store-bytes={0}), and there is no room for this one: delete \
+        "uploads of all Bundles may take {0} bytes (--limit=upload-store-bytes={0}), and there is no room for this one: delete \
          Bundles of type upload that are not needed any more, or raise the limit"
     )]
     Full(u64),
@@ -405,7 +405,7 @@ mod tests {
         depot.write(&mut receiving, b"12345").unwrap();
         depot.check_room(1).unwrap();
         let text = depot.check_room(2).unwrap_err().to_string();
-        assert!(text.contains("--limit-upload-store-bytes=10"), "{text}");
+        assert!(text.contains("--limit=upload-store-bytes=10"), "{text}");
         let mut second = depot.receive().unwrap();
         assert!(matches!(depot.write(&mut second, b"12"), Err(Error::Full(10))));
         depot.write(&mut second, b"1").unwrap();

@@ -219,7 +219,7 @@ async fn a_registry_that_hangs() {
     ] {
         let name = unique_name("hangs");
         bare.registry.push(&name, "v1", &good(&name)).await.unwrap();
-        let text = "more than the limit of 4 seconds for an image pull (--limit-pull-seconds)";
+        let text = "more than the limit of 4 seconds for an image pull (--limit=pull-seconds)";
         waits(&hands, &bare.faulty_registry(), &name, rule, text).await;
     }
 }

@@ -221,7 +221,7 @@ async fn a_server_that_hangs() {
         server.add(if path == "/info/refs" { rule } else { rule.method(axum::http::Method::POST) });
         let url = format!("{}/{name}.git", server.url());
         hands.bundle(&name, git(&url, &json!({"branch": "main"}))).await;
-        let text = format!("{CLONE}{url}: more than the limit of 4 seconds for a git fetch (--limit-git-seconds)");
+        let text = format!("{CLONE}{url}: more than the limit of 4 seconds for a git fetch (--limit=git-seconds)");
         assert_eq!(hands.failing(&name, CLONE).await, text);
         server.mend();
         hands.unpacked(&name).await;

@@ -47,18 +47,18 @@ static BARE: OnceCell<Bare> = OnceCell::const_new();
 
 /// The limits of [`Bare`].
 const SMALL: [&str; 12] = [
-    "--limit-download-bytes=2000000",
-    "--limit-tree-bytes=3000000",
-    "--limit-ratio=50",
-    "--limit-entries=20",
-    "--limit-path-bytes=100",
-    "--limit-depth=6",
-    "--limit-manifest-bytes=50000",
-    "--limit-objects=10",
-    "--limit-yaml-nodes=500",
-    "--limit-git-bytes=400000",
-    "--limit-git-seconds=4",
-    "--limit-pull-seconds=4",
+    "--limit=download-bytes=2000000",
+    "--limit=tree-bytes=3000000",
+    "--limit=ratio=50",
+    "--limit=entries=20",
+    "--limit=path-bytes=100",
+    "--limit=depth=6",
+    "--limit=manifest-bytes=50000",
+    "--limit=objects=10",
+    "--limit=yaml-nodes=500",
+    "--limit=git-bytes=400000",
+    "--limit=git-seconds=4",
+    "--limit=pull-seconds=4",
 ];
 
 impl Scene {

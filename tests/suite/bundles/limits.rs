@@ -46,37 +46,37 @@ async fn images_past_a_limit() {
     let table: Vec<(Vec<TarEntry>, &str)> = vec![
         (
             vec![TarEntry::file("blob", noise(2_100_000))],
-            "more than the limit of 2000000 bytes of compressed download (--limit-download-bytes)",
+            "more than the limit of 2000000 bytes of compressed download (--limit=download-bytes)",
         ),
         (
             vec![TarEntry::file("blob", hexadecimal(3_100_000))],
-            "more than the limit of 3000000 bytes of unpacked content (--limit-tree-bytes)",
+            "more than the limit of 3000000 bytes of unpacked content (--limit=tree-bytes)",
         ),
         (
             vec![TarEntry::file("blob", vec![0; 2_500_000])],
-            "more than the limit of 50 times the compressed size (--limit-ratio)",
+            "more than the limit of 50 times the compressed size (--limit=ratio)",
         ),
-        (files(20).collect(), "more than the limit of 20 files and folders (--limit-entries)"),
+        (files(20).collect(), "more than the limit of 20 files and folders (--limit=entries)"),
         (
             vec![TarEntry::file(format!("other/{}", "x".repeat(100)), "x")],
-            "more than the limit of 100 bytes in a path (--limit-path-bytes)",
+            "more than the limit of 100 bytes in a path (--limit=path-bytes)",
         ),
-        (vec![TarEntry::file("1/2/3/4/5/6/7", "x")], "more than the limit of 6 levels of folders (--limit-depth)"),
+        (vec![TarEntry::file("1/2/3/4/5/6/7", "x")], "more than the limit of 6 levels of folders (--limit=depth)"),
         (
             vec![TarEntry::file("manifests/b.yaml", format!("# {}\n", "x".repeat(50_000)))],
-            "manifests/b.yaml: more than the limit of 50000 bytes in one manifest file (--limit-manifest-bytes)",
+            "manifests/b.yaml: more than the limit of 50000 bytes in one manifest file (--limit=manifest-bytes)",
         ),
         (
             vec![TarEntry::file("manifests/b.yaml", objects("b", 10))],
-            "manifests/b.yaml: more than the limit of 10 objects in a bundle (--limit-objects)",
+            "manifests/b.yaml: more than the limit of 10 objects in a bundle (--limit=objects)",
         ),
         (
             vec![TarEntry::file("manifests/b.yaml", nodes(500))],
-            "more than the limit of 500 YAML and JSON nodes in a bundle, aliases expanded (--limit-yaml-nodes)",
+            "more than the limit of 500 YAML and JSON nodes in a bundle, aliases expanded (--limit=yaml-nodes)",
         ),
         (
             vec![TarEntry::file("manifests/b.yaml", bomb)],
-            "more than the limit of 500 YAML and JSON nodes in a bundle, aliases expanded (--limit-yaml-nodes)",
+            "more than the limit of 500 YAML and JSON nodes in a bundle, aliases expanded (--limit=yaml-nodes)",
         ),
     ];
     let mut names = Vec::new();
@@ -133,7 +133,7 @@ async fn a_repository_past_a_limit() {
     repository.write(&[("manifests/a.yaml", manifest(&name).into_bytes()), ("blob", noise(1_000_000))]).unwrap();
     repository.commit("first").unwrap();
     hands.bundle(&name, git(&bare.git.url(&name), &json!({"branch": "main"}))).await;
-    hands.failing(&name, "more than the limit of 400000 bytes of a git fetch (--limit-git-bytes)").await;
+    hands.failing(&name, "more than the limit of 400000 bytes of a git fetch (--limit=git-bytes)").await;
     assert!(!hands.holds(&name));
     // Only the branch's tip is fetched, not its history.
     repository.remove("blob").unwrap();

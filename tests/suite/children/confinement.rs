@@ -3,7 +3,7 @@
 use rukpak_tests::{ControllerOptions, InstallOptions, Plane};
 
 /// So little memory that a child ends before it can show what it is kept from.
-const TOO_LITTLE: &str = "--limit-child-bytes=65536";
+const TOO_LITTLE: &str = "--limit=child-bytes=65536";
 
 #[tokio::test]
 async fn a_controller_starts_only_where_its_children_are_confined() {

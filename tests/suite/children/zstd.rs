@@ -143,7 +143,7 @@ async fn the_controller_decompresses_what_strangers_wrote_in_children() {
     let cut = ::zstd::encode_all(&vec![7; MIB][..], 3).unwrap();
     for (what, layer, expected) in [
         ("window", [frame(26), ZEROS.to_vec()].concat(), "requires too much memory"),
-        ("bomb", bomb, "--limit-ratio"),
+        ("bomb", bomb, "--limit=ratio"),
         ("cut", cut[..cut.len() - 5].to_vec(), "cannot read the tar archive"),
     ] {
         let name = unique_name(what);

@@ -15,9 +15,9 @@ use crate::content::caller::{Caller, account, archive, authorities, create, mani
 const MIRRORED: &str = "registry.invalid/mirrored";
 const FLAGS: [&str; 5] = [
     "--content-certificate-lifetime=1m",
-    "--limit-download-bytes=100000",
-    "--limit-upload-seconds=5",
-    "--limit-upload-store-bytes=250000",
+    "--limit=download-bytes=100000",
+    "--limit=upload-seconds=5",
+    "--limit=upload-store-bytes=250000",
     "--upload-storage-sync-interval=1s",
 ];
 
@@ -83,7 +83,7 @@ async fn limits(world: &World) {
     for body in [vec![7; 100_001], vec![7; 3_000_000]] {
         let answer = caller.put(&name, body).await;
         assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
-        assert!(answer.text().contains("--limit-download-bytes"), "{}", answer.text());
+        assert!(answer.text().contains("--limit=download-bytes"), "{}", answer.text());
     }
     assert_eq!(caller.get(&format!("/uploads/{name}.tgz")).await.status, StatusCode::NOT_FOUND);
     assert_eq!(caller.put(&name, vec![7; 100_000]).await.status, StatusCode::CREATED, "the limit itself is allowed");
@@ -97,7 +97,7 @@ async fn late(caller: &Caller, client: &Client) {
     upload_bundle(client, &name).await;
     let answer = caller.put_slowly(&name, futures::future::pending()).await;
     assert_eq!(answer.status, StatusCode::REQUEST_TIMEOUT);
-    let text = "read request body: the upload was not complete after 5 seconds (--limit-upload-seconds=5)";
+    let text = "read request body: the upload was not complete after 5 seconds (--limit=upload-seconds=5)";
     assert_eq!(answer.text().trim_end(), text);
 }
 
@@ -114,7 +114,7 @@ async fn full(caller: &Caller, client: &Client) {
     for body in [reqwest::Body::from(body), unannounced] {
         let answer = sent(caller.ask(Method::PUT, &path).body(body)).await;
         assert_eq!(answer.status, StatusCode::INSUFFICIENT_STORAGE);
-        assert!(answer.text().contains("(--limit-upload-store-bytes=250000)"), "{}", answer.text());
+        assert!(answer.text().contains("(--limit=upload-store-bytes=250000)"), "{}", answer.text());
     }
     assert_eq!(caller.get(&path).await.status, StatusCode::NOT_FOUND);
     // Room comes from Bundles that go.

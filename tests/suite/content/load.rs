@@ -43,7 +43,7 @@ struct Turn {
 impl Turn {
     async fn take() -> Self {
         let turn = TURN.lock().await;
-        let arguments = vec![format!("--limit-uploads={SLOW}"), "--limit-upload-bytes-per-second=0".to_owned()];
+        let arguments = vec![format!("--limit=uploads={SLOW}"), "--limit=upload-bytes-per-second=0".to_owned()];
         let options = WorldOptions { arguments, audit: true, ..WorldOptions::default() };
         let world = WORLD.get_or_try_init(|| World::start_with(options)).await.expect("the world starts");
         if world.controller.pid().is_none() {
@@ -88,7 +88,7 @@ async fn slow_uploads_stop_neither_unpacking_nor_rendering_nor_readiness() {
     let other = unique_name("other");
     upload_bundle(&client, &other).await;
     for (name, text) in [
-        (&other, "40 uploads are under way, and more are not taken at once (--limit-uploads=40); try again later"),
+        (&other, "40 uploads are under way, and more are not taken at once (--limit=uploads=40); try again later"),
         (&names[0], "another upload for this bundle is under way; try again when it has ended"),
     ] {
         let refused = caller.put(name, b"x".to_vec()).await;

@@ -29,7 +29,7 @@ pub async fn world() -> &'static World {
 pub async fn own_world() -> World {
     let start = async || {
         let helm = format!("--helm={}", tools::helm()?.display());
-        let limits = [format!("--limit-check-seconds={MOST_SECONDS}"), format!("--limit-manifest-bytes={MOST_BYTES}")];
+        let limits = [format!("--limit=check-seconds={MOST_SECONDS}"), format!("--limit=manifest-bytes={MOST_BYTES}")];
         World::start([vec![helm], limits.into()].concat()).await
     };
     start().await.unwrap_or_else(|error| panic!("the world could not be started: {error:#}"))

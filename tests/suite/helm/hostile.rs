@@ -36,7 +36,7 @@ async fn ends_templates_that_do_not_end() {
 async fn keeps_other_bundles_going_while_templates_do_not_end() {
     let helm = format!("--helm={}", tools::helm().expect("Helm is built").display());
     // Longer than anything is waited for here.
-    let flags = vec![helm, "--limit-check-seconds=300".to_owned(), "--concurrency=3".to_owned()];
+    let flags = vec![helm, "--limit=check-seconds=300".to_owned(), "--concurrency=3".to_owned()];
     let world = World::start(flags).await.expect("the world starts");
     let mut cases = Vec::new();
     for _ in 0..4 {
@@ -70,7 +70,7 @@ async fn ends_templates_that_call_themselves() {
 #[tokio::test]
 async fn ends_templates_that_print_a_gibibyte() {
     let object = r#"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: "{{ repeat 1073741824 "a" }}"}}"#;
-    refused("chart-repeat", object, "bytes of memory of a child process (--limit-child-bytes)").await;
+    refused("chart-repeat", object, "bytes of memory of a child process (--limit=child-bytes)").await;
     let object = "{{ range until 1024 }}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a{{ . }}}, data: {a: \"{{ repeat 1048576 \"a\" }}\"}}{{ end }}";
     refused("chart-range", object, "its templates: more than the limit of").await;
 }
@@ -78,7 +78,7 @@ async fn ends_templates_that_print_a_gibibyte() {
 #[tokio::test]
 async fn ends_templates_that_print_more_than_is_read() {
     let object = "{{ range until 24 }}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a{{ . }}}, data: {a: \"{{ repeat 1048576 \"a\" }}\"}}{{ end }}";
-    let text = format!("more than the limit of {MOST_BYTES} bytes in one manifest file (--limit-manifest-bytes)");
+    let text = format!("more than the limit of {MOST_BYTES} bytes in one manifest file (--limit=manifest-bytes)");
     refused("chart-output", object, &text).await;
 }
 

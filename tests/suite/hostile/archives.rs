@@ -138,19 +138,19 @@ fn lies() -> Vec<Case> {
         with(
             "a name of 2,000 bytes",
             gnu(&format!("manifests/{}", "n".repeat(2000))).file("short", b"x"),
-            "(--limit-path-bytes)",
+            "(--limit=path-bytes)",
         ),
         with(
             "a deep path",
             gnu(&format!("manifests/{}x", "d/".repeat(100))).file("short", b"x"),
-            "levels of folders (--limit-depth)",
+            "levels of folders (--limit=depth)",
         ),
         with(
             "a folder with a body",
             Tar::new().entry(EntryType::Directory, b"manifests/d/", "", b"body"),
             "has a body",
         ),
-        with("a file of 8 EiB", Tar::new().claiming(FILE, b"other", "", 1 << 62, b"x"), "(--limit-tree-bytes)"),
+        with("a file of 8 EiB", Tar::new().claiming(FILE, b"other", "", 1 << 62, b"x"), "(--limit=tree-bytes)"),
         Case::tar("a file that ends early", &Tar::new().claiming(FILE, b"manifests/a.yaml", "", 5000, b"x").0, "")
             .damaged(),
         with(
@@ -174,9 +174,9 @@ fn bombs() -> Vec<Case> {
     let mut twice = Case::tar("an archive in an archive", b"", "not a tar archive").damaged();
     twice.archive = gzip(&gzip(&Tar::new().end()));
     vec![
-        with("50,000 entries", many, "files and folders (--limit-entries)"),
-        Case::tar("300 MiB of zeros", &zeros, "times the compressed size (--limit-ratio)"),
-        with("a file under thirty names", links(Tar::new().file("manifests/0", &comment)), "(--limit-text-bytes)"),
+        with("50,000 entries", many, "files and folders (--limit=entries)"),
+        Case::tar("300 MiB of zeros", &zeros, "times the compressed size (--limit=ratio)"),
+        with("a file under thirty names", links(Tar::new().file("manifests/0", &comment)), "(--limit=text-bytes)"),
         twice,
     ]
 }

@@ -48,7 +48,7 @@ impl Case {
         let size = files.iter().map(|(_, body): &(Vec<u8>, Vec<u8>)| body.len()).sum::<usize>();
         let mut entries = Vec::new();
         if size > RATIO_FREE_BYTES {
-            // Else it would always be --limit-ratio that refuses it.
+            // Else it would always be --limit=ratio that refuses it.
             entries.push(TarEntry::file("other", noise(size / 50)));
         }
         entries.extend(files.into_iter().map(|(path, body)| TarEntry::file(path, body)));

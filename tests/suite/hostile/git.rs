@@ -97,8 +97,8 @@ async fn a_pack_that_is_small_and_a_tree_that_is_large_end_at_the_limit() {
     let zeros = repository(scene, &name);
     zeros.write(&[("manifests/zeros", vec![0_u8; 64 << 20])]).unwrap();
     zeros.commit("first").unwrap();
-    let message = scene.refused(git(&scene.world.git.url(&name), &branch()), "--limit-").await;
-    assert!(message.contains("limit-tree-bytes") || message.contains("limit-manifest-bytes"), "{message}");
+    let message = scene.refused(git(&scene.world.git.url(&name), &branch()), "--limit=").await;
+    assert!(message.contains("=tree-bytes") || message.contains("=manifest-bytes"), "{message}");
     let name = unique_name("bomb");
     let deltas = repository(scene, &name);
     let base = "0123456789abcdef".repeat(16 * 1024);
@@ -106,7 +106,7 @@ async fn a_pack_that_is_small_and_a_tree_that_is_large_end_at_the_limit() {
         deltas.write(&[(format!("files/{at}").as_str(), format!("{base}{at}"))]).unwrap();
     }
     deltas.commit("first").unwrap();
-    scene.refused(git(&scene.world.git.url(&name), &branch()), "--limit-tree-bytes").await;
+    scene.refused(git(&scene.world.git.url(&name), &branch()), "--limit=tree-bytes").await;
     scene.unharmed().await;
 }
 

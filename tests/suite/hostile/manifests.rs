@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use crate::hostile::content::{Case, REGISTRY, manifest, meets_the_command, meets_the_controller, noise};
 
-const NODES: &str = "YAML and JSON nodes in a bundle, aliases expanded (--limit-yaml-nodes)";
-const TEXT: &str = "bytes of manifests in a bundle, aliases expanded (--limit-text-bytes)";
+const NODES: &str = "YAML and JSON nodes in a bundle, aliases expanded (--limit=yaml-nodes)";
+const TEXT: &str = "bytes of manifests in a bundle, aliases expanded (--limit=text-bytes)";
 
 fn plain(what: &'static str, text: impl Into<Vec<u8>>, refusal: impl Into<Option<&'static str>>) -> Case {
     Case::files(what, [("manifests/a.yaml", text.into())], refusal)
@@ -102,7 +102,7 @@ fn cases() -> Vec<Case> {
         plain(
             "30,000 objects",
             objects(30_000),
-            "manifests/a.yaml: more than the limit of 20000 objects in a bundle (--limit-objects)",
+            "manifests/a.yaml: more than the limit of 20000 objects in a bundle (--limit=objects)",
         ),
         json("a list that gives a long version to each item", long_version(), "apiVersion \"vvv"),
         plain("YAML nested deeply", format!("a: {}", "[".repeat(1_000_000)), "recursion limit exceeded"),
@@ -131,7 +131,7 @@ fn cases() -> Vec<Case> {
         of_registry(
             "30,000 Deployments",
             &strategy(&format!("{{deployments: [{}]}}", "{},".repeat(30_000))),
-            "objects in a bundle (--limit-objects)",
+            "objects in a bundle (--limit=objects)",
         ),
         of_registry(
             "a long name",

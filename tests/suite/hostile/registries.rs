@@ -42,7 +42,7 @@ async fn answers_without_end_are_cut_off_at_their_bounds() {
         scene.refused(of(&token), "the answer has more than 65536 bytes"),
         scene.refused(of(&refusal), "access denied (401 Unauthorized"),
         scene.refused(image(&format!("{}/bundles/{name}:v1", layers.host())), "bytes, got at least "),
-        scene.refused(super::sources::http(&format!("{}/a.tgz", archive.url())), "(--limit-download-bytes)"),
+        scene.refused(super::sources::http(&format!("{}/a.tgz", archive.url())), "(--limit=download-bytes)"),
     );
     scene.unharmed().await;
 }
@@ -89,7 +89,7 @@ async fn swapped_content_is_seen_by_its_digest() {
 #[tokio::test]
 async fn what_drips_is_given_up_after_the_time_for_a_pull() {
     let scene = Scene::shared().await;
-    let text = "more than the limit of 6 seconds for an image pull (--limit-pull-seconds)";
+    let text = "more than the limit of 6 seconds for an image pull (--limit=pull-seconds)";
     let tries = ["/manifests/", "/blobs/"].map(async |path| {
         let (name, server) = (unique_name("drip"), scene.registry());
         scene.world.push(&name, &good(&name)).await;
@@ -106,7 +106,7 @@ async fn a_manifest_lists_a_bounded_number_of_layers_and_each_is_fetched_once() 
     let name = unique_name("layers");
     let many = rukpak_tests::ImageBuilder::new((0..21).map(|_| layer(&name)));
     let reference = scene.world.push(&name, &many).await;
-    scene.refused(image(&reference), "more than the limit of 20 layers in an image (--limit-layers)").await;
+    scene.refused(image(&reference), "more than the limit of 20 layers in an image (--limit=layers)").await;
     let (name, server) = (unique_name("layers"), scene.registry());
     let again =
         rukpak_tests::ImageBuilder::new([layer(&name), layer("between"), layer(&name), layer("between"), layer(&name)]);

@@ -20,12 +20,12 @@ pub const MEMORY_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Far below what anybody needs.
 const LIMITS: [&str; 7] = [
-    "--limit-download-bytes=4000000",
-    "--limit-tree-bytes=8000000",
-    "--limit-layers=20",
-    "--limit-git-bytes=2000000",
-    "--limit-git-seconds=15",
-    "--limit-pull-seconds=6",
+    "--limit=download-bytes=4000000",
+    "--limit=tree-bytes=8000000",
+    "--limit=layers=20",
+    "--limit=git-bytes=2000000",
+    "--limit=git-seconds=15",
+    "--limit=pull-seconds=6",
     "--log-level=debug",
 ];
 

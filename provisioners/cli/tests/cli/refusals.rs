@@ -265,6 +265,6 @@ fn a_refusal_names_the_limit_by_the_flag_of_the_controller() {
     let folder = Folder::of(&[("manifests/a.yaml", &all.join("---\n"))]);
     let answer = run(["validate", &folder.join("")]);
     assert_eq!(answer.code, 1, "{}", answer.err);
-    let text = "more than the limit of 20000 objects in a bundle (--limit-objects)";
+    let text = "more than the limit of 20000 objects in a bundle (--limit=objects)";
     assert!(answer.out.contains(text), "{}", answer.out);
 }

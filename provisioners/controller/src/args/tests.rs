@@ -8,10 +8,9 @@ fn options(args: &[&str]) -> Options {
 }
 
 #[test]
-fn every_limit_has_the_flag_that_its_refusal_names() {
+fn knows_every_limit_that_a_refusal_names() {
     Options::command().debug_assert();
-    let flags: Vec<String> =
-        Options::command().get_arguments().filter_map(|arg| arg.get_long().map(|long| format!("--{long}"))).collect();
+    let names: Vec<String> = LIMITS.iter().map(|limit| format!("--limit={}", limit.name)).collect();
     for limit in [
         Limit::DownloadBytes,
         Limit::TreeBytes,
@@ -30,30 +29,39 @@ fn every_limit_has_the_flag_that_its_refusal_names() {
         Limit::ChildBytes,
         Limit::CheckTime,
     ] {
-        assert!(flags.iter().any(|flag| flag == limit.flag()), "{} is missing", limit.flag());
+        assert!(names.iter().any(|name| name == limit.flag()), "{} is missing", limit.flag());
     }
 }
 
 #[test]
-fn each_limit_flag_moves_its_own_limit() {
+fn lists_every_limit_in_the_help() {
+    let help = Options::command().render_long_help().to_string();
+    for limit in &LIMITS {
+        let words = format!("{}={}: ", limit.name, limit.default_value());
+        assert!(help.contains(&words), "{words:?} is not in {help}");
+    }
+}
+
+#[test]
+fn each_name_of_a_limit_moves_that_limit() {
     assert_eq!(options(&[]).limits(), Limits::default());
     let limits = options(&[
-        "--limit-download-bytes=1",
-        "--limit-tree-bytes=2",
-        "--limit-ratio=3",
-        "--limit-entries=4",
-        "--limit-path-bytes=5",
-        "--limit-depth=6",
-        "--limit-manifest-bytes=7",
-        "--limit-objects=8",
-        "--limit-yaml-nodes=9",
-        "--limit-text-bytes=13",
-        "--limit-git-bytes=10",
-        "--limit-git-seconds=11",
-        "--limit-pull-seconds=12",
-        "--limit-layers=13",
-        "--limit-child-bytes=14",
-        "--limit-check-seconds=15",
+        "--limit=download-bytes=99",
+        "--limit=download-bytes=1,tree-bytes=2",
+        "--limit=ratio=3",
+        "--limit=entries=4",
+        "--limit=path-bytes=5",
+        "--limit=depth=6",
+        "--limit=manifest-bytes=7",
+        "--limit=objects=8",
+        "--limit=yaml-nodes=9",
+        "--limit=text-bytes=13",
+        "--limit=git-bytes=10",
+        "--limit=git-seconds=11",
+        "--limit=pull-seconds=12",
+        "--limit=layers=13",
+        "--limit=child-bytes=14",
+        "--limit=check-seconds=15",
     ])
     .limits();
     let expected = Limits {
@@ -114,6 +122,10 @@ fn wrong_values_are_refused_with_what_to_write() {
         ("--feature-gates=Other=true", "BundleDeploymentHealth"),
         ("--http-bind-address=8080", ":port"),
         ("--concurrency=0", "from 1"),
+        ("--limit=depth", "NAME=VALUE"),
+        ("--limit=deepness=1", "depth"),
+        ("--limit=depth=1KiB", "whole number"),
+        ("--limit=uploads=0", "from 1"),
         ("--upload-storage-sync-interval=-1m", "1m30s"),
         ("--upload-storage-sync-interval=5", "1m30s"),
     ] {
@@ -157,13 +169,13 @@ fn the_deployment_speaks_our_flags_and_opens_our_ports() {
 }
 
 #[test]
-fn each_upload_flag_moves_its_own_limit() {
+fn each_name_of_a_limit_on_uploads_moves_that_limit() {
     assert_eq!(options(&[]).uploads(), UploadLimits::default());
     let flags = [
-        "--limit-uploads=1",
-        "--limit-upload-seconds=2",
-        "--limit-upload-bytes-per-second=3",
-        "--limit-upload-store-bytes=4",
+        "--limit=uploads=1",
+        "--limit=upload-seconds=2",
+        "--limit=upload-bytes-per-second=3",
+        "--limit=upload-store-bytes=4",
     ];
     let expected = UploadLimits { at_once: 1, time: Duration::from_secs(2), bytes_per_second: 3, store_bytes: 4 };
     assert_eq!(options(&flags).uploads(), expected);

@@ -35,7 +35,7 @@ use crate::args::Options;
 /// Writes to objects of bundles that are under way at once. More do not make a large bundle faster: the API server works one off after
 /// the other.
 const WRITES: usize = 48;
-/// Git repositories that are fetched at once. Each takes a child process with up to `--limit-child-bytes`.
+/// Git repositories that are fetched at once. Each takes a child process with up to `--limit=child-bytes`.
 const GIT_FETCHES: usize = 4;
 /// Bundles that are checked at once, each by such a child.
 const CHECKS: usize = 2;

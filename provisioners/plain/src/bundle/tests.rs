@@ -153,9 +153,9 @@ fn limits_are_named() {
     let limits = Limits { manifest_bytes: size, objects: 2, ..Limits::default() };
     assert!(load(&bundle, &limits).is_ok());
     let text = refusal_within(&bundle, &Limits { manifest_bytes: size - 1, ..limits.clone() });
-    assert!(text.contains("manifests/a: more than the limit of") && text.contains("--limit-manifest-bytes"), "{text}");
+    assert!(text.contains("manifests/a: more than the limit of") && text.contains("--limit=manifest-bytes"), "{text}");
     let text = refusal_within(&bundle, &Limits { objects: 1, ..limits });
-    assert!(text.contains("manifests/b: more than the limit of 1 objects in a bundle (--limit-objects)"), "{text}");
+    assert!(text.contains("manifests/b: more than the limit of 1 objects in a bundle (--limit=objects)"), "{text}");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn one_budget_counts_all_documents_and_all_files() {
     for files in [tree(&files), tree(&[("manifests/all.yaml", &documents.join("---\n"))])] {
         let text = refusal_within(&files, &within);
         assert!(
-            text.contains("100000 YAML and JSON nodes in a bundle, aliases expanded (--limit-yaml-nodes)"),
+            text.contains("100000 YAML and JSON nodes in a bundle, aliases expanded (--limit=yaml-nodes)"),
             "{text}"
         );
     }
@@ -197,7 +197,7 @@ fn one_budget_counts_all_documents_and_all_files() {
 fn json_counts_as_yaml_does() {
     let zeros = format!(r#"{{"apiVersion": "v1", "x": [{}0]}}"#, "0,".repeat(2_000_000));
     let text = refusal_within(&tree(&[("manifests/a.json", &zeros)]), &Limits::default());
-    assert!(text.contains("manifests/a.json") && text.contains("--limit-yaml-nodes"), "{text}");
+    assert!(text.contains("manifests/a.json") && text.contains("--limit=yaml-nodes"), "{text}");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn what_aliases_copy_and_what_files_hold_is_bounded_by_text() {
     let document = format!("x: &x {text}\ny: [*x, *x, *x, *x, *x, *x, *x, *x, *x]\n");
     let refused = refusal_within(&tree(&[("manifests/a.yaml", &document)]), &limits);
     assert!(
-        refused.contains("10000 bytes of manifests in a bundle, aliases expanded (--limit-text-bytes)"),
+        refused.contains("10000 bytes of manifests in a bundle, aliases expanded (--limit=text-bytes)"),
         "{refused}"
     );
     let comment = format!("# {}\n", "x".repeat(6000));
@@ -261,5 +261,5 @@ fn a_long_prefix_of_tags_counts_for_each_node() {
     let tagged = "!e!x a, ".repeat(1000);
     let text = format!("%TAG !e! tag:{}\n---\n[{tagged}]\n", "p".repeat(200_000));
     let text = refusal(&[("manifests/a.yaml", &text)]);
-    assert!(text.contains("--limit-text-bytes"), "{text}");
+    assert!(text.contains("--limit=text-bytes"), "{text}");
 }

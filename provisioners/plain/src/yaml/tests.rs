@@ -225,7 +225,7 @@ fn alias_bombs_hit_a_limit_before_memory() {
         writeln!(bytes, "a{level}: &a{level} [{previous}, {previous}]").unwrap();
     }
     assert!(refusal(&nodes).contains("more than the limit of 2000000 YAML and JSON nodes"), "{}", refusal(&nodes));
-    assert!(refusal(&bytes).contains("--limit-text-bytes"), "{}", refusal(&bytes));
+    assert!(refusal(&bytes).contains("--limit=text-bytes"), "{}", refusal(&bytes));
 }
 
 #[test]

@@ -341,6 +341,6 @@ mod tests {
         assert_eq!(order(&manifest(&[0, 1, 2])), [0, 1, 2]);
         assert_eq!(order(&manifest(&[0, 1, 0, 2, 1])), [0, 2, 1]);
         let error = layers(&manifest(&[0; 6]), 5, "manifest of x").unwrap_err();
-        assert_eq!(error.to_string(), "manifest of x: more than the limit of 5 layers in an image (--limit-layers)");
+        assert_eq!(error.to_string(), "manifest of x: more than the limit of 5 layers in an image (--limit=layers)");
     }
 }

@@ -330,7 +330,7 @@ mod tests {
         assert!(failure.leaves_content());
         let verdict = failure.verdict();
         assert_eq!((verdict.phase, verdict.retry), (BundlePhase::Failing, Some(Class::Terminal)));
-        assert!(verdict.message.contains("--limit-child-bytes"), "{}", verdict.message);
+        assert!(verdict.message.contains("--limit=child-bytes"), "{}", verdict.message);
     }
 
     #[test]

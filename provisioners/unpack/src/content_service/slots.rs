@@ -12,7 +12,7 @@ pub const IDLE: Duration = Duration::from_secs(30);
 /// Threads that write uploads to the disk at once.
 const WRITERS: usize = 4;
 
-/// Upper bounds on uploads. Each is a flag.
+/// Upper bounds on uploads. Each has a name for `--limit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadLimits {
     /// Uploads that are taken at once.
@@ -37,13 +37,13 @@ pub enum Refused {
     /// Of the same Bundle.
     #[error("another upload for this bundle is under way; try again when it has ended")]
     Twice,
-    #[error("{0} uploads are under way, and more are not taken at once (--limit-uploads={0}); try again later")]
+    #[error("{0} uploads are under way, and more are not taken at once (--limit=uploads={0}); try again later")]
     Many(usize),
     /// It takes too long.
-    #[error("read request body: the upload was not complete after {0} seconds (--limit-upload-seconds={0})")]
+    #[error("read request body: the upload was not complete after {0} seconds (--limit=upload-seconds={0})")]
     Late(u64),
     /// It comes too slowly.
-    #[error("read request body: less than {0} bytes a second came (--limit-upload-bytes-per-second={0})")]
+    #[error("read request body: less than {0} bytes a second came (--limit=upload-bytes-per-second={0})")]
     Slow(u64),
     #[error("read request body: nothing came for {} seconds", IDLE.as_secs())]
     Silent,
@@ -138,7 +138,7 @@ mod tests {
         let second = slots.take("b").unwrap();
         let refused = slots.take("c").err().unwrap();
         assert_eq!(refused, Refused::Many(2));
-        assert!(refused.to_string().contains("--limit-uploads=2"), "{refused}");
+        assert!(refused.to_string().contains("--limit=uploads=2"), "{refused}");
         drop(first);
         drop(slots.take("a").unwrap());
         drop(second);

@@ -91,8 +91,8 @@ async fn a_child_without_an_answer_is_an_error_that_says_how_it_ended() {
         ("read line; echo nonsense", "exit status: 0"),
         ("kill -KILL $$", "perhaps out of memory"),
         ("kill -SEGV $$", "signal: 11"),
-        ("kill -XFSZ $$", "--limit-git-bytes"),
-        ("kill -XCPU $$", "--limit-git-seconds"),
+        ("kill -XFSZ $$", "--limit=git-bytes"),
+        ("kill -XCPU $$", "--limit=git-seconds"),
     ];
     for (script, words) in table {
         let text = chain(&resolve(script).await.unwrap_err());
@@ -163,7 +163,7 @@ async fn one_child_resolves_and_fetches() {
 async fn a_child_may_fail_after_it_resolved() {
     let refusal = r#"echo '{"Failed":{"step":"Checkout","class":"NotFound","message":"gone"}}'"#;
     let refused = format!("checkout commit {NAME:?}: gone");
-    for (tail, words) in [("exit 4", "exit status: 4"), ("kill -XCPU $$", "--limit-git-seconds"), (refusal, &refused)] {
+    for (tail, words) in [("exit 4", "exit status: 4"), ("kill -XCPU $$", "--limit=git-seconds"), (refusal, &refused)] {
         let folder = TempDir::new().unwrap();
         let fetcher = fetcher(folder.path(), &session(tail), Limits::default());
         let resolved = fetcher.resolve(request()).await.unwrap();

@@ -127,7 +127,7 @@ async fn silence_and_slowness_end() {
     assert!(matches!(error, Error::Body { received_bytes: 10, .. }), "{error}");
     let limits = Limits { pull_time: Duration::from_millis(300), ..Limits::default() };
     let error = refusal(FetcherOptions { limits, ..options() }, &request(&server)).await;
-    assert!(error.to_string().contains("--limit-pull-seconds"), "{error}");
+    assert!(error.to_string().contains("--limit=pull-seconds"), "{error}");
     assert_eq!(error.class(), Class::Unavailable);
     let gone = serve(Answer::default()).await.host();
     let error = refusal(options(), &Request::new(&format!("http://{gone}/")).unwrap()).await;
@@ -160,12 +160,12 @@ async fn too_much_is_refused_whether_announced_or_not() {
         assert!(Fetcher::new(of(size)).unwrap().download(&request).await.is_ok());
         let error = Fetcher::new(of(size - 1)).unwrap().download(&request).await.unwrap_err();
         assert_eq!(error.class(), Class::Terminal);
-        assert!(error.to_string().contains("--limit-download-bytes"), "{error}");
+        assert!(error.to_string().contains("--limit=download-bytes"), "{error}");
     }
     let server = serve(Answer::new(200, gzip(&tar(&[("a", &[0; 5000])])))).await;
     let limits = Limits { tree_bytes: 4999, ..Limits::default() };
     let error = refusal(FetcherOptions { limits, ..options() }, &request(&server)).await;
-    assert!(chain(&error).contains("--limit-tree-bytes"), "{}", chain(&error));
+    assert!(chain(&error).contains("--limit=tree-bytes"), "{}", chain(&error));
     let nowhere = FetcherOptions { stage_dir: "/nonexistent/x".into(), ..options() };
     let error = refusal(nowhere, &request(&server)).await;
     assert!(matches!(error, Error::Spool { .. }) && error.class() == Class::Unavailable, "{error}");

@@ -120,7 +120,7 @@ async fn damaged_and_forbidden_layers_name_the_layer() {
         (b"this is no archive".repeat(100), "cannot read the tar archive"),
         (gzip(&escaping()), "leaves the bundle"),
         (b"\xfd7zXZ\0 and so on".to_vec(), "xz compression is not supported"),
-        (gzip(&vec![0; 5_000_000]), "times the compressed size (--limit-ratio)"),
+        (gzip(&vec![0; 5_000_000]), "times the compressed size (--limit=ratio)"),
     ];
     for (layer, expected) in cases {
         let image = Image::new(&[(GZIP, layer)]);
@@ -143,8 +143,8 @@ async fn limits_stop_a_pull_before_and_while_it_runs() {
     let none = Credentials::anonymous();
     let cases = [
         (Limits { download_bytes: size, tree_bytes: 5000, ..Limits::default() }, None),
-        (Limits { download_bytes: size - 1, ..Limits::default() }, Some("--limit-download-bytes")),
-        (Limits { tree_bytes: 4999, ..Limits::default() }, Some("--limit-tree-bytes")),
+        (Limits { download_bytes: size - 1, ..Limits::default() }, Some("--limit=download-bytes")),
+        (Limits { tree_bytes: 4999, ..Limits::default() }, Some("--limit=tree-bytes")),
     ];
     for (limits, expected) in cases {
         let puller = Puller::new(PullerOptions { limits, ..options(&[&server]) }).unwrap();

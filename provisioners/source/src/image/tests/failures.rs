@@ -89,7 +89,7 @@ async fn silence_and_slowness_end() {
     let limits = Limits { pull_time: Duration::from_millis(300), ..Limits::default() };
     let error = refusal(PullerOptions { limits, ..options(&[&server]) }, &server.host()).await;
     assert_eq!(error.class(), Class::Unavailable);
-    assert!(error.to_string().contains("--limit-pull-seconds"), "{error}");
+    assert!(error.to_string().contains("--limit=pull-seconds"), "{error}");
 }
 
 #[tokio::test]

@@ -79,8 +79,8 @@ async fn a_child_without_an_answer_is_an_error_that_says_how_it_ended() {
         ("echo why >&2; exit 3", ": why"),
         ("echo nonsense", "exit status: 0"),
         (r#"echo '{"Accepted":[]}'; exit 1"#, "exit status: 1"),
-        ("echo 'memory allocation of 8 bytes failed' >&2; kill -ABRT $$", "--limit-child-bytes"),
-        ("kill -XCPU $$", "--limit-check-seconds"),
+        ("echo 'memory allocation of 8 bytes failed' >&2; kill -ABRT $$", "--limit=child-bytes"),
+        ("kill -XCPU $$", "--limit=check-seconds"),
         ("kill -KILL $$", "signal: 9"),
     ];
     for (script, words) in table {

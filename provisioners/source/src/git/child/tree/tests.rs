@@ -137,10 +137,10 @@ fn limits_are_met_before_anything_is_written() {
     let (_folder, repository) = repository();
     let commit = sample(&repository);
     let table = [
-        (Limits { entries: 8, ..Limits::default() }, "--limit-entries"),
-        (Limits { tree_bytes: 49, ..Limits::default() }, "--limit-tree-bytes"),
-        (Limits { path_bytes: 199, ..Limits::default() }, "--limit-path-bytes"),
-        (Limits { depth: 1, ..Limits::default() }, "--limit-depth"),
+        (Limits { entries: 8, ..Limits::default() }, "--limit=entries"),
+        (Limits { tree_bytes: 49, ..Limits::default() }, "--limit=tree-bytes"),
+        (Limits { path_bytes: 199, ..Limits::default() }, "--limit=path-bytes"),
+        (Limits { depth: 1, ..Limits::default() }, "--limit=depth"),
     ];
     for (limits, flag) in table {
         let failure = listed(&repository, &commit, None, &limits).err().unwrap();
@@ -164,7 +164,7 @@ fn a_tree_that_names_one_tree_many_times_ends() {
         });
     }
     let failure = listed(&repository, &commit(&repository, tree), None, &Limits::default()).err().unwrap();
-    assert!(failure.message.contains("--limit-entries"), "{failure}");
+    assert!(failure.message.contains("--limit=entries"), "{failure}");
 }
 
 #[test]
