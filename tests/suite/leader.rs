@@ -22,11 +22,9 @@ use rukpak_tests::{
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// Promised by a holder that is to be replaced when it falls silent; long enough for it not to on a busy machine.
-const SHORT: [&str; 3] =
-    ["--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=1s"];
+const SHORT: &str = "--leader-elect-lease-duration=15s";
 /// Promised by a holder whose word must not have to be waited for.
-const LONG: [&str; 3] =
-    ["--leader-elect-lease-duration=5m", "--leader-elect-renew-deadline=4m", "--leader-elect-retry-period=1s"];
+const LONG: &str = "--leader-elect-lease-duration=3m";
 /// Far shorter than the long promise, longer than any handover on a busy machine.
 const AT_ONCE: Duration = Duration::from_mins(2);
 
@@ -79,19 +77,19 @@ impl Stage {
         proxy.expect("a proxy")
     }
 
-    /// A controller in the Pod of this name.
-    async fn start(&self, pod: &str, times: [&str; 3]) -> Process {
-        let process = self.begin(pod, times, None).await;
+    /// A controller in the Pod of this name, which promises by this flag for how long it leads.
+    async fn start(&self, pod: &str, promise: &str) -> Process {
+        let process = self.begin(pod, promise, None).await;
         process.wait_ready().await.unwrap_or_else(|error| panic!("{pod}: {error:#}"));
         process
     }
 
     /// The same, which may not be ready yet, and reaches the API server by way of a proxy.
-    async fn begin(&self, pod: &str, times: [&str; 3], proxy: Option<&FaultyServer>) -> Process {
+    async fn begin(&self, pod: &str, promise: &str, proxy: Option<&FaultyServer>) -> Process {
         let plane = &self.cluster.plane;
         let mut arguments = vec!["--leader-elect".to_owned()];
         arguments.push(format!("--source-ca-file={}", self.cluster.folder.path().join("ca.pem").display()));
-        arguments.extend(times.map(str::to_owned));
+        arguments.push(promise.to_owned());
         let environment = vec![("POD_NAME".to_owned(), pod.to_owned())];
         let mut kubeconfig = None;
         if let Some(proxy) = proxy {
@@ -165,7 +163,10 @@ async fn one_of_two_controllers_writes_and_the_other_takes_over() {
     // One that hung past its deadline finds out before it goes on, and stands by.
     let begin = first.log().len();
     first.resume().unwrap();
-    first.until_logged(begin, "could not be renewed for 10s (--leader-elect-renew-deadline)").await.unwrap();
+    first
+        .until_logged(begin, "could not be renewed for 10s, two thirds of --leader-elect-lease-duration")
+        .await
+        .unwrap();
     lost::stands_by_again(&first, begin).await;
     let lease = stage.held_by("second").await;
     assert_eq!(transitions(&lease), 1, "the first does not free the Lease");

@@ -13,8 +13,7 @@ use rukpak_content::Limits;
 use rukpak_format::Certificates;
 use rukpak_install::Shard;
 use rukpak_runtime::args::{
-    Address, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, certificate_lifetime, duration, leader_elect_help,
-    system_namespace,
+    Address, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, certificate_lifetime, duration, system_namespace,
 };
 use rukpak_source::Registries;
 use rukpak_unpack::SourcePolicy;
@@ -47,7 +46,6 @@ pub enum ContentCertificates {
 /// Unpacks Bundles and installs BundleDeployments.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "rukpak-controller", version, max_term_width = 120, args_override_self = true)]
-#[command(mut_arg("leader_elect", |flag| flag.help(leader_elect_help(LEASE))))]
 #[command(mut_arg("source_ca_file", |flag| flag.help(SOURCE_CA_FILE)))]
 pub struct Options {
     /// Address for /metrics: host:port, :port, or 0 for none

@@ -9,7 +9,7 @@ use clap::{ArgAction, Command, CommandFactory as _, Parser, ValueEnum};
 use rukpak_catalog::origin::Origin;
 use rukpak_runtime::args::{
     Address, FeatureGatesError, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, duration, is_gate_open,
-    leader_elect_help, system_namespace,
+    system_namespace,
 };
 use rukpak_source::Registries;
 
@@ -127,7 +127,6 @@ impl fmt::Display for CatalogSourceName {
 /// Installs OLM packages by name: keeps a BundleDeployment for each PlatformOperator.
 #[derive(Parser, Debug)]
 #[command(name = "rukpak-platform", version, max_term_width = 120, args_override_self = true)]
-#[command(mut_arg("leader_elect", |flag| flag.help(leader_elect_help(LEASE))))]
 #[command(mut_arg("source_ca_file", |flag| flag.help(SOURCE_CA_FILE)))]
 struct Args {
     /// Address for /metrics: host:port, :port, or 0 for none

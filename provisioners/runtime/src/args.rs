@@ -18,7 +18,7 @@ use clap::Args;
 pub use address::{Address, AddressError};
 pub use duration::{certificate_lifetime, duration};
 pub use feature_gates::{FeatureGatesError, is_gate_open};
-pub use leader_election::{LeaderElection, LeaderElectionArgs, leader_elect_help};
+pub use leader_election::{LeaderElection, LeaderElectionArgs};
 pub use logging::{LogFormat, Logging, LoggingArgs};
 pub use tls::{TlsArgs, TlsError};
 

@@ -23,8 +23,7 @@ use tokio::net::TcpStream;
 use crate::leader::Stage;
 
 /// Promised by a holder that is to be killed; long enough for it not to be late on a busy machine.
-pub const BRIEF: [&str; 3] =
-    ["--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=1s"];
+pub const BRIEF: &str = "--leader-elect-lease-duration=8s";
 /// From SIGTERM to the first download from the next process: the Lease is given back, and the content is fetched anew.
 const HAND_OVER: Duration = Duration::from_secs(5);
 /// From SIGKILL to the first download from the next process: what was promised has to run out.

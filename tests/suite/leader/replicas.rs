@@ -61,8 +61,7 @@ impl Scene {
         endpoint: &str,
         mut arguments: Vec<String>,
     ) -> Process {
-        arguments.extend(BRIEF.map(str::to_owned));
-        arguments.push("--leader-elect".to_owned());
+        arguments.extend([BRIEF, "--leader-elect"].map(str::to_owned));
         arguments.push(format!("--source-ca-file={}", self.folder.path().join("ca.pem").display()));
         arguments.push(format!("--store=s3://{}/{}", BucketServer::BUCKET, self.prefix));
         let mut environment = BucketServer::environment(endpoint);

@@ -19,7 +19,7 @@ impl Stage {
         arguments.push(format!("--source-ca-file={}", self.cluster.folder.path().join("ca.pem").display()));
         // Each shard has certificates, or a content service, of its own.
         arguments.push(format!("--content-certificate-secret=core-cert-{value}"));
-        arguments.extend(SHORT.map(str::to_owned));
+        arguments.push(SHORT.to_owned());
         let environment = vec![("POD_NAME".to_owned(), format!("shard-{value}"))];
         let options = ControllerOptions { arguments, environment, ..ControllerOptions::default() };
         let process = self.cluster.plane.start_controller(options).await.expect("the controller starts");

@@ -39,11 +39,7 @@ use crate::cluster::Cluster;
 const WRITES: usize = 48;
 const CONCURRENCY: u16 = 16;
 const END_DEADLINE: Duration = Duration::from_secs(2);
-const ELECTION: LeaderElection = LeaderElection {
-    lease_duration: Duration::from_secs(15),
-    renew_deadline: Duration::from_secs(10),
-    retry_period: Duration::from_secs(2),
-};
+const ELECTION: LeaderElection = LeaderElection { lease_duration: Duration::from_secs(15) };
 /// 2026-01-01T00:00:00Z.
 const EPOCH: i64 = 1_767_225_600;
 
@@ -184,7 +180,7 @@ impl Process {
             Some(name) => {
                 let lease = (crate::story::SYSTEM, crate::story::LEASE);
                 let candidate = Candidate::named(name, cluster.client(role.number), lease, ELECTION);
-                let led = lead(candidate.expect("because the times fit"), parts, cluster.clone(), gate.clone());
+                let led = lead(candidate, parts, cluster.clone(), gate.clone());
                 tasks.spawn(gate.clone().pass(led));
             }
         }

@@ -6,47 +6,69 @@ use clap::{ArgAction, Args};
 
 use super::duration;
 
-/// Times of leader election, with the meaning they have in Kubernetes' own components.
+/// A Lease of less is lost to any pause.
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
+/// Times of leader election, with the meaning that they have in Kubernetes' own components, and in the proportions of their
+/// defaults: 15 s, 10 s and 2 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaderElection {
     /// A leader that was not heard of for so long is replaced.
     pub lease_duration: Duration,
-    /// A leader that could not renew for so long stops writing.
-    pub renew_deadline: Duration,
-    /// The time between two attempts.
-    pub retry_period: Duration,
 }
 
-/// [`LeaderElection`] as flags. Each program names its Lease in the help of `leader_elect`: see [`leader_elect_help`].
+/// [`LeaderElection`] as flags.
 #[derive(Args, Clone, Debug)]
 pub struct LeaderElectionArgs {
-    /// Write only while holding a Lease
+    /// Write only while holding a Lease in the system namespace: of several replicas one works, and the others stand by
     #[arg(id = "leader_elect", long = "leader-elect", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     is_on: bool,
-    /// A leader that was not heard of for so long is replaced
-    #[arg(long = "leader-elect-lease-duration", value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    /// A leader that was not heard of for so long is replaced; one that could not renew its Lease for two thirds of it stops writing
+    #[arg(long = "leader-elect-lease-duration", value_name = "DURATION", default_value = "15s", value_parser = lease_duration)]
     lease_duration: Duration,
-    /// A leader that could not renew for so long stops writing
-    #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION", default_value = "10s", value_parser = duration)]
-    renew_deadline: Duration,
-    /// Time between two attempts to become or stay leader
-    #[arg(long = "leader-elect-retry-period", value_name = "DURATION", default_value = "2s", value_parser = duration)]
-    retry_period: Duration,
 }
 
-/// What `leader_elect` is about, where `lease` is the name of the Lease.
-pub fn leader_elect_help(lease: &str) -> String {
-    format!("Write only while holding the Lease {lease} in the system namespace")
+impl LeaderElection {
+    /// Returns for how long a leader may fail to renew before it stops writing. What is left of the Lease is its time to stop.
+    pub fn renew_deadline(self) -> Duration {
+        self.lease_duration / 3 * 2
+    }
+
+    /// Returns the time between two attempts to become or stay leader.
+    pub fn retry_period(self) -> Duration {
+        self.renew_deadline() / 5
+    }
 }
 
 impl LeaderElectionArgs {
     /// The times; `None` if this process is the only one that writes.
     pub fn times(&self) -> Option<LeaderElection> {
-        let times = LeaderElection {
-            lease_duration: self.lease_duration,
-            renew_deadline: self.renew_deadline,
-            retry_period: self.retry_period,
-        };
-        self.is_on.then_some(times)
+        self.is_on.then_some(LeaderElection { lease_duration: self.lease_duration })
+    }
+}
+
+fn lease_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        lease if lease >= SHORTEST_LEASE => Ok(lease),
+        _ => Err("a Lease lasts 1s at least".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derives_the_defaults_of_kubernetes_from_the_lease() {
+        let times = LeaderElection { lease_duration: lease_duration("15s").unwrap() };
+        assert_eq!((times.renew_deadline(), times.retry_period()), (Duration::from_secs(10), Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn refuses_a_lease_that_would_let_two_lead() {
+        assert!(lease_duration("0").unwrap_err().contains("at least"));
+        let shortest = LeaderElection { lease_duration: lease_duration("1s").unwrap() };
+        assert!(shortest.lease_duration > shortest.renew_deadline());
+        assert!(shortest.renew_deadline() > shortest.retry_period() && !shortest.retry_period().is_zero());
     }
 }

@@ -42,12 +42,6 @@ const RELEASE_DEADLINE: Duration = Duration::from_secs(2);
 /// Why this process cannot be a candidate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The flags contradict each other.
-    #[error(
-        "leader election needs --leader-elect-lease-duration ({:?}) > --leader-elect-renew-deadline ({:?}) > \
-         --leader-elect-retry-period ({:?}) > 0", .0.lease_duration, .0.renew_deadline, .0.retry_period
-    )]
-    Times(LeaderElection),
     /// There is no name to write into the Lease.
     #[error("cannot find a name for leader election: set {POD_NAME} to the name of the Pod")]
     Identity(#[source] std::io::Error),
@@ -60,7 +54,7 @@ pub enum Lost {
     #[error("{0} took the Lease over")]
     TakenOver(String),
     /// The API server did not take a renewal in time.
-    #[error("the Lease could not be renewed for {0:?} (--leader-elect-renew-deadline)")]
+    #[error("the Lease could not be renewed for {0:?}, two thirds of --leader-elect-lease-duration")]
     Expired(Duration, #[source] Option<api::Error>),
 }
 
@@ -106,18 +100,13 @@ pub(crate) fn identity() -> std::io::Result<String> {
 impl Candidate {
     /// Named as this process.
     pub(crate) fn new(client: Client, namespace: &str, lease: &str, times: LeaderElection) -> Result<Self, Error> {
-        Self::named(identity().map_err(Error::Identity)?, client, (namespace, lease), times)
+        let identity = identity().map_err(Error::Identity)?;
+        Ok(Self::named(identity, client, (namespace, lease), times))
     }
 
     /// A process of that name. The Lease is given by namespace and name.
-    pub fn named(
-        identity: String,
-        client: Client,
-        (namespace, lease): (&str, &str),
-        times: LeaderElection,
-    ) -> Result<Self, Error> {
-        check(times)?;
-        Ok(Self { api: Api::namespaced(client, namespace), lease: lease.to_owned(), identity, times })
+    pub fn named(identity: String, client: Client, (namespace, lease): (&str, &str), times: LeaderElection) -> Self {
+        Self { api: Api::namespaced(client, namespace), lease: lease.to_owned(), identity, times }
     }
 
     /// Waits until this process leads.
@@ -143,7 +132,7 @@ impl Candidate {
                 () = sleep_until(turn.unwrap_or(now)), if turn.is_some() => {
                     let sent = Instant::now();
                     // An answer that comes later than that is of a Lease that may have run out meanwhile.
-                    let within = self.times.renew_deadline / 2;
+                    let within = self.times.renew_deadline() / 2;
                     match answered(within, self.write(seen.lease.as_ref())).await {
                         Ok(lease) => {
                             tracing::info!(identity = self.identity, "leading");
@@ -157,7 +146,7 @@ impl Candidate {
                             warn_first!(is_first, error = %Chain(&error), "cannot take the Lease {}", self.lease);
                         }
                     }
-                    seen.not_before = Instant::now() + self.times.retry_period;
+                    seen.not_before = Instant::now() + self.times.retry_period();
                 }
             }
         }
@@ -192,10 +181,10 @@ impl Candidate {
 impl Leader {
     /// Renews the Lease until that fails for good; says why.
     pub async fn keep(&mut self) -> Lost {
-        let deadline = self.candidate.times.renew_deadline;
+        let deadline = self.candidate.times.renew_deadline();
         let mut last = None;
         loop {
-            tokio::time::sleep(self.candidate.times.retry_period.min(self.left(deadline))).await;
+            tokio::time::sleep(self.candidate.times.retry_period().min(self.left(deadline))).await;
             // Also after a stop of the whole process: what it does not know it must not assume.
             if self.left(deadline).is_zero() {
                 return Lost::Expired(deadline, last);
@@ -283,32 +272,9 @@ fn left(term: Duration, renewed: Instant, now: Instant) -> Duration {
     term.saturating_sub(now.saturating_duration_since(renewed))
 }
 
-fn check(times: LeaderElection) -> Result<(), Error> {
-    let LeaderElection { lease_duration, renew_deadline, retry_period } = times;
-    let fits = lease_duration > renew_deadline && renew_deadline > retry_period && !retry_period.is_zero();
-    if fits { Ok(()) } else { Err(Error::Times(times)) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_that_would_let_two_lead_are_refused() {
-        let times = |lease, renew, retry| LeaderElection {
-            lease_duration: Duration::from_secs(lease),
-            renew_deadline: Duration::from_secs(renew),
-            retry_period: Duration::from_secs(retry),
-        };
-        assert!(check(times(15, 10, 2)).is_ok());
-        let message = check(times(10, 10, 2)).unwrap_err().to_string();
-        assert!(
-            message.contains("--leader-elect-lease-duration (10s) > --leader-elect-renew-deadline (10s)"),
-            "{message}"
-        );
-        assert!(check(times(15, 2, 2)).is_err());
-        assert!(check(times(15, 10, 0)).is_err());
-    }
 
     #[test]
     fn a_leader_is_to_stop_in_the_time_between_its_deadline_and_the_end_of_its_lease() {
