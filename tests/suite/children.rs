@@ -271,7 +271,7 @@ async fn eight_bundles_on_a_dripping_server_do_not_delay_one_from_another_server
 
 #[tokio::test]
 async fn a_login_that_names_no_hosts_is_sent_nowhere_and_its_secret_is_told_of() {
-    let scene = Scene::start(&["--require-secret-hosts"]).await;
+    let scene = Scene::start(&["--require=secret-hosts"]).await;
     let (secret, name) = (unique_name("login"), unique_name("asks"));
     let object = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/basic-auth",
                         "metadata": {"name": secret, "namespace": "rukpak-system"},

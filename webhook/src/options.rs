@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser};
-use rukpak_runtime::args::{Address, Shared, SharedArgs, certificate_lifetime, duration, system_namespace};
+use clap::{ArgAction, Parser, ValueEnum};
+use rukpak_runtime::args::{Address, Shared, SharedArgs, certificate_lifetime, duration, required, system_namespace};
 
 use crate::CONFIGURATION;
 
@@ -43,14 +43,24 @@ pub struct Options {
     /// [default: system:serviceaccount:NAMESPACE:core-admin]
     #[arg(long, value_name = "USER")]
     controller_username: Option<String>,
-    /// Whoever creates or changes a BundleDeployment without spec.serviceAccount must be allowed to impersonate the controller
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
-    pub require_service_account: bool,
+    /// Refuse what is accepted otherwise; may be repeated, or have commas; none forgets those before it
+    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
+    require: Vec<Requirement>,
     /// Accepted for compatibility, without effect: the webhook speaks HTTP/1.1 only
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set, hide = true)]
     pub enable_http2: bool,
     #[command(flatten)]
     shared: SharedArgs,
+}
+
+/// What `--require` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Requirement {
+    /// Nothing of what stands before it
+    #[value(name = "none", hide = true)]
+    Nothing,
+    /// Whoever creates or changes a BundleDeployment without spec.serviceAccount must be allowed to impersonate the controller
+    ServiceAccount,
 }
 
 impl Options {
@@ -62,6 +72,11 @@ impl Options {
     /// The namespace the webhook runs in: the flag, else the Pod's own, else `rukpak-system`.
     pub fn system_namespace(&self) -> String {
         system_namespace(self.system_namespace.clone(), DEFAULT_NAMESPACE)
+    }
+
+    /// Whether whoever names no account must be allowed to impersonate the controller.
+    pub fn require_service_account(&self) -> bool {
+        required(&self.require, Requirement::Nothing).contains(&Requirement::ServiceAccount)
     }
 
     /// The user name of the controller: the flag, else the ServiceAccount of the manifests in the webhook's namespace.

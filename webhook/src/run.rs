@@ -81,7 +81,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         reads: Arc::new(Cluster::new(client, &namespace)),
         namespace: namespace.into(),
         controller: options.controller_username().into(),
-        requires_account: options.require_service_account,
+        requires_account: options.require_service_account(),
         gates: Arc::default(),
         tell: Arc::new(move |about, news| events.tell_seldom(about, news)),
     });
@@ -124,7 +124,7 @@ fn look_after(
     let (configuration, tls) = (&options.webhook_configuration, Arc::clone(tls));
     let asked = Asked {
         namespace: namespace.to_owned(),
-        every_deployment: options.require_service_account,
+        every_deployment: options.require_service_account(),
         controller: options.controller_username(),
     };
     let registrar = Registrar::new(client.clone(), configuration.clone(), asked, Arc::clone(readiness)).run();

@@ -60,7 +60,7 @@ fn every_controller_sends_logins_only_to_hosts_that_their_secrets_name() {
             for container in containers.iter().filter(is_controller) {
                 controllers += 1;
                 let arguments = container["args"].as_array().unwrap();
-                assert!(arguments.contains(&json!("--require-secret-hosts")), "{key:?} of {}", overlay.display());
+                assert!(arguments.contains(&json!("--require=secret-hosts")), "{key:?} of {}", overlay.display());
             }
         }
     }

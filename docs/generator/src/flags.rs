@@ -18,13 +18,14 @@ Durations are Go's (`1m30s`, `500ms`, `2160h`), and days (`90d`). Addresses are 
 /// The page.
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
-    let servers = [
+    let programs = [
         rukpak_controller::args::command(),
         rukpak_webhook::options::Options::command(),
         rukpak_platform::args::command(),
     ];
-    let servers: Vec<Section> = servers.iter().map(|program| Section::of(program, program.get_name())).collect();
+    let servers: Vec<Section> = programs.iter().map(|program| Section::of(program, program.get_name())).collect();
     chapter(&mut page, "Servers", &servers);
+    requirements(&mut page, &programs);
     limits(&mut page);
     let mut sections = Vec::new();
     verbs(&mut sections, &rukpakctl::command(), "rukpakctl");
@@ -96,7 +97,20 @@ fn chapter(page: &mut String, title: &str, sections: &[Section]) {
     }
 }
 
-/// The names that a flag of the controller takes.
+/// The names that each program's `--require` takes.
+fn requirements(page: &mut String, programs: &[Command]) {
+    page.push_str("\n### Requirements\n\nNames of `--require` of each program.\n");
+    page.push_str("\n| name | program | |\n|---|---|---|\n");
+    for program in programs {
+        let arguments = program.get_arguments().filter(|argument| is_require(argument));
+        for value in arguments.flat_map(Arg::get_possible_values).filter(|value| !value.is_hide_set()) {
+            let meaning = value.get_help().map(ToString::to_string).unwrap_or_default();
+            _ = writeln!(page, "| `{}` | `{}` | {} |", value.get_name(), program.get_name(), cell(&meaning));
+        }
+    }
+}
+
+/// The names that `--limit` of the controller takes.
 fn limits(page: &mut String) {
     page.push_str(
         "\n### Limits\n\nNames and values of `--limit` of `rukpak-controller`. What is equal to a limit is accepted.\n",
@@ -121,6 +135,11 @@ fn table(page: &mut String, rows: &[&Row]) {
     for row in rows {
         _ = writeln!(page, "{} {} |", row.head, row.meaning);
     }
+}
+
+/// Whether the values of the flag are in a table of their own, with what each means.
+fn is_require(argument: &Arg) -> bool {
+    argument.get_id().as_str() == "require"
 }
 
 fn is_shown(argument: &Arg) -> bool {
@@ -158,7 +177,7 @@ fn meaning(argument: &Arg) -> String {
     let choices: Vec<String> = argument
         .get_possible_values()
         .iter()
-        .filter(|value| !value.is_hide_set() && !["true", "false"].contains(&value.get_name()))
+        .filter(|value| !value.is_hide_set() && !is_require(argument) && !["true", "false"].contains(&value.get_name()))
         .map(|value| format!("`{}`", value.get_name()))
         .collect();
     if !choices.is_empty() {

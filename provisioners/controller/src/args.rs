@@ -2,7 +2,7 @@
 
 mod feature_gates;
 mod limits;
-mod sources;
+mod require;
 mod storage;
 
 use std::path::PathBuf;
@@ -13,14 +13,15 @@ use rukpak_content::Limits;
 use rukpak_format::Certificates;
 use rukpak_install::Shard;
 use rukpak_runtime::args::{
-    Address, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, certificate_lifetime, duration, system_namespace,
+    Address, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, certificate_lifetime, duration, required,
+    system_namespace,
 };
 use rukpak_source::Registries;
 use rukpak_unpack::SourcePolicy;
 use rukpak_unpack::content_service::UploadLimits;
 
 use limits::LimitArgs;
-use sources::SourceArgs;
+use require::Requirement;
 use storage::StorageArgs;
 
 pub use feature_gates::FeatureGates;
@@ -103,10 +104,9 @@ pub struct Options {
     /// Refuse CRD upgrades that OLM v1 refuses (schema changes), not only those that break stored data or existing objects
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     pub strict_crd_upgrade_safety: bool,
-    /// Write nothing for BundleDeployments that name no spec.serviceAccount, but for those of PlatformOperators and ClusterExtensions. Give
-    /// it to the webhook too
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
-    pub require_service_account: bool,
+    /// Refuse what is accepted otherwise; may be repeated, or have commas; none forgets those before it
+    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
+    require: Vec<Requirement>,
     /// Give the operators of registry+v1 bundles HTTP_PROXY, HTTPS_PROXY and NO_PROXY of this program's environment. Where the cluster
     /// has OpenShift's Proxy, they get those of Proxy/cluster in any case
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
@@ -134,8 +134,6 @@ pub struct Options {
     #[command(flatten)]
     pub storage: StorageArgs,
     #[command(flatten)]
-    sources: SourceArgs,
-    #[command(flatten)]
     limits: LimitArgs,
 }
 
@@ -162,7 +160,22 @@ impl Options {
 
     /// What sources may do.
     pub fn sources(&self) -> SourcePolicy {
-        self.sources.clone().into()
+        SourcePolicy {
+            require_secret_hosts: self.requires(Requirement::SecretHosts),
+            forbid_insecure_skip_verify: self.requires(Requirement::TlsVerification),
+            require_content_policy: self.requires(Requirement::ContentPolicy),
+            strict_host_keys: self.requires(Requirement::SshKnownHosts),
+            require_confinement: self.requires(Requirement::Confinement),
+        }
+    }
+
+    /// Whether nothing is written for BundleDeployments that name no account.
+    pub fn require_service_account(&self) -> bool {
+        self.requires(Requirement::ServiceAccount)
+    }
+
+    fn requires(&self, name: Requirement) -> bool {
+        required(&self.require, Requirement::Nothing).contains(&name)
     }
 
     /// Upper bounds on content.

@@ -48,7 +48,7 @@ pub enum Error {
     Probe(#[source] rukpak_store::Error),
     /// Children are not confined, and have to be.
     #[error(
-        "this node does not keep child processes from this process's token, its memory or other programs (--require-confinement): run \
+        "this node does not keep child processes from this process's token, its memory or other programs (--require=confinement): run \
          on Linux 5.13 or newer with landlock among its security modules (lsm=) and with seccomp, or leave the flag out"
     )]
     Unconfined,

@@ -9,7 +9,7 @@ use clap::{ArgAction, Command, CommandFactory as _, Parser, ValueEnum};
 use rukpak_catalog::origin::Origin;
 use rukpak_runtime::args::{
     Address, FeatureGatesError, LeaderElection, LeaderElectionArgs, Shared, SharedArgs, duration, is_gate_open,
-    system_namespace,
+    required, system_namespace,
 };
 use rukpak_source::Registries;
 
@@ -84,6 +84,18 @@ pub enum Olmv0 {
     TakeOver,
 }
 
+/// What `--require` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Requirement {
+    /// Nothing of what stands before it
+    #[value(name = "none", hide = true)]
+    Nothing,
+    /// Install only bundles whose image the catalog names by digest: whoever holds a registry can move a tag
+    Digests,
+    /// Refuse images of catalogs that no rule of a ContentPolicy accepts, or requires a signature of
+    ContentPolicy,
+}
+
 /// A catalog that is read here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfiguredCatalog {
@@ -147,12 +159,9 @@ struct Args {
     /// serve without TLS; may be repeated
     #[arg(long, value_name = "NAMESPACE/NAME=FILE")]
     catalog_ca: Vec<CatalogAuthority>,
-    /// Install only bundles whose image the catalog names by digest: whoever holds a registry can move a tag
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
-    require_digests: bool,
-    /// Refuse images of catalogs that no rule of a ContentPolicy accepts, or requires a signature of
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
-    require_content_policy: bool,
+    /// Refuse what is accepted otherwise; may be repeated, or have commas; none forgets those before it
+    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
+    require: Vec<Requirement>,
     /// How often catalogs are looked at for a new revision; an unchanged one is not fetched again
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = interval)]
     catalog_poll_interval: Duration,
@@ -219,6 +228,7 @@ impl Options {
 
 impl From<Args> for Options {
     fn from(args: Args) -> Self {
+        let names = required(&args.require, Requirement::Nothing);
         Self {
             shared: args.shared.into(),
             leader_election: args.leader_election.times(),
@@ -230,8 +240,8 @@ impl From<Args> for Options {
             catalogs: args.catalog,
             catalog_sources: args.catalog_source.into_iter().filter_map(|source| source.0).collect(),
             catalog_authorities: args.catalog_ca,
-            require_digests: args.require_digests,
-            require_content_policy: args.require_content_policy,
+            require_digests: names.contains(&Requirement::Digests),
+            require_content_policy: names.contains(&Requirement::ContentPolicy),
             catalog_poll_interval: args.catalog_poll_interval,
             registry_auth_file: args.registry_auth_file,
             storage_dir: args.storage_dir,

@@ -6,7 +6,7 @@ use rukpak_content::Digest;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "bundle {bundle} cannot be installed: the catalog {catalog} names its image by a tag, {image:?}, which whoever holds the \
-     registry can move, and --require-digests is set; have the catalog made with the image's digest"
+     registry can move, and --require=digests is set; have the catalog made with the image's digest"
 )]
 pub(crate) struct Tag {
     bundle: String,
@@ -33,7 +33,7 @@ pub(crate) fn warn_of_tag((kind, name): (&str, &str), catalog: Option<&str>, bun
             catalog,
             bundle,
             image,
-            "the catalog names the image by a tag: whoever holds the registry chooses what is installed (--require-digests refuses it)"
+            "the catalog names the image by a tag: whoever holds the registry chooses what is installed (--require=digests refuses it)"
         );
     }
 }
@@ -54,7 +54,7 @@ mod tests {
         }
         for image in ["r.example/p:v1", "r.example/p", "r.example/p@sha256:00", "r.example/p@v1"] {
             let text = require_digest("c", "p.v1", Some(image)).unwrap_err().to_string();
-            assert!(text.contains("by a tag") && text.contains("--require-digests"), "{text}");
+            assert!(text.contains("by a tag") && text.contains("--require=digests"), "{text}");
         }
         assert_eq!(require_digest("c", "p.v1", None), Ok(()));
     }

@@ -84,9 +84,23 @@ pub fn system_namespace(flag: Option<String>, usual: &str) -> String {
     flag.filter(said).or_else(|| of_pod().filter(said)).unwrap_or_else(|| usual.to_owned())
 }
 
+/// Returns the names of a program's `--require` that count: those after the last `nothing`, by which arguments that are appended to
+/// those of a manifest take back what it requires.
+pub fn required<Name: Copy + PartialEq>(names: &[Name], nothing: Name) -> &[Name] {
+    let begin = names.iter().rposition(|name| *name == nothing).map_or(0, |last| last + 1);
+    &names[begin..]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn forgets_what_was_required_before_none() {
+        assert_eq!(required(&["a", "b"], "none"), ["a", "b"]);
+        assert_eq!(required(&["a", "none", "b", "none", "c"], "none"), ["c"]);
+        assert_eq!(required(&["a", "none"], "none"), [""; 0]);
+    }
 
     #[test]
     fn a_collector_is_a_web_server() {

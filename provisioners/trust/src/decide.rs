@@ -172,7 +172,7 @@ impl Policies {
             if !self.closed {
                 return Decision::NotCovered;
             }
-            let why = "and this cluster asks for one (--require-content-policy)";
+            let why = "and this cluster asks for one (--require=content-policy)";
             return Decision::Refused(format!("no rule of a ContentPolicy accepts {place}, {why}"));
         };
         if let Some(text) = rules.iter().find_map(|(name, rule)| place.refusal(name, rule)) {
@@ -224,7 +224,7 @@ mod tests {
     fn without_a_rule_a_flag_decides() {
         assert_eq!(policies(false, &[]).decide(&image("h/a")), Decision::NotCovered);
         let text = refusal(policies(true, &[rule("Accept", "other")]).decide(&image("h/a")));
-        assert!(text.contains("accepts h/a") && text.contains("--require-content-policy"), "{text}");
+        assert!(text.contains("accepts h/a") && text.contains("--require=content-policy"), "{text}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `--require-confinement`: a controller that cannot confine its children does not start.
+//! `--require=confinement`: a controller that cannot confine its children does not start.
 
 use rukpak_tests::{ControllerOptions, InstallOptions, Plane};
 
@@ -13,7 +13,7 @@ async fn a_controller_starts_only_where_its_children_are_confined() {
         let arguments = flags.iter().map(|flag| (*flag).to_owned()).collect();
         plane.start_controller(ControllerOptions { arguments, ..ControllerOptions::default() }).await.unwrap()
     };
-    let confined = start(&["--require-confinement"]).await;
+    let confined = start(&["--require=confinement"]).await;
     confined.wait_ready().await.unwrap();
     confined.end();
 
@@ -24,7 +24,7 @@ async fn a_controller_starts_only_where_its_children_are_confined() {
     assert!(metrics.contains("rukpak_child_confined{from=\"files\"} 0\n"), "{metrics}");
     unknown.end();
 
-    let refused = start(&["--require-confinement", TOO_LITTLE]).await;
+    let refused = start(&["--require=confinement", TOO_LITTLE]).await;
     let error = format!("{:#}", refused.wait_ready().await.unwrap_err());
-    assert!(error.contains("--require-confinement") && error.contains("landlock"), "{error}");
+    assert!(error.contains("--require=confinement") && error.contains("landlock"), "{error}");
 }

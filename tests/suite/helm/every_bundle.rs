@@ -36,7 +36,7 @@ fn json_of(did: &Did) -> Value {
 /// In a world that asks for a policy: nothing is let in before the policy is known.
 #[tokio::test]
 async fn unpacks_chart_when_it_is_signed() {
-    let world = World::start(vec![helm(), "--require-content-policy".to_owned()]).await.unwrap();
+    let world = World::start(vec![helm(), "--require=content-policy".to_owned()]).await.unwrap();
     let case = Case::in_world(&world, "chart-signed").await;
     let image = ImageBuilder::of_files(Chart::new().files(""));
     let pushed = world.registry.push(&format!("bundles/{}", case.name), "v1", &image).await.unwrap();

@@ -55,7 +55,7 @@ impl Managed {
             "--catalog-source=hostile/tls".to_owned(),
             "--catalog-source=hostile/plain".to_owned(),
             format!("--catalog-ca=hostile/tls={}", scene.ca_file.display()),
-            "--require-digests".to_owned(),
+            "--require=digests".to_owned(),
         ];
         let options = PlatformOptions { arguments, ..PlatformOptions::default() };
         let manager = scene.world.plane.start_platform(options).await.expect("the manager starts");
@@ -176,7 +176,7 @@ async fn a_catalog_with_an_authority_is_asked_over_tls_only() {
 #[tokio::test]
 async fn a_catalog_that_names_a_tag_installs_nothing_where_digests_are_required() {
     let managed = Managed::shared().await;
-    let message = managed.refused("tagged", "tagged", "--require-digests").await;
+    let message = managed.refused("tagged", "tagged", "--require=digests").await;
     assert!(message.contains("have the catalog made with the image's digest"), "{message}");
     let deployments =
         verbs::list(&managed.scene.client().await, "core.rukpak.io/v1alpha1", "BundleDeployment", "").await;

@@ -201,7 +201,7 @@ async fn a_catalog_is_unpacked_once_it_is_signed_where_a_policy_requires_that() 
 /// The manager asks for a policy where it is told to, by a flag of its own, and needs nothing but the policy.
 #[tokio::test]
 async fn a_catalog_that_no_policy_covers_is_refused_where_one_is_asked_for_and_keys_are_not_read_from_secrets() {
-    let world = World::with(&["--require-content-policy"]).await;
+    let world = World::with(&["--require=content-policy"]).await;
     let case = Case::within(&world, "closed").await;
     let (reference, _) = case.push_catalog("v1", documents(&case.name)).await;
     let repository = reference.rsplit_once(':').unwrap().0.to_owned();

@@ -1,4 +1,4 @@
-//! What the controller refuses itself: `--require-service-account` in the moments in which the webhook does not ask, and uploads.
+//! What the controller refuses itself: `--require=service-account` in the moments in which the webhook does not ask, and uploads.
 
 use kube::Client;
 use kube::api::DynamicObject;
@@ -17,7 +17,7 @@ static WORLD: OnceCell<World> = OnceCell::const_new();
 
 /// A controller that asks for accounts, and a webhook that does not: as in the moments without its entry.
 async fn world() -> &'static World {
-    let start = || World::start(vec!["--require-service-account".to_owned()]);
+    let start = || World::start(vec!["--require=service-account".to_owned()]);
     WORLD.get_or_try_init(start).await.unwrap_or_else(|error| panic!("the world could not be started: {error:#}"))
 }
 
@@ -59,7 +59,7 @@ async fn nothing_is_installed_without_an_account_where_the_webhook_does_not_ask(
     }
 
     for name in [&plain, &forged] {
-        let ready = Expected::is_false("Ready", "ServiceAccountRequired").saying("--require-service-account");
+        let ready = Expected::is_false("Ready", "ServiceAccountRequired").saying("--require=service-account");
         until(&client, name, ready).await;
         assert!(!exists(&client, name).await, "{name}");
     }

@@ -62,7 +62,7 @@ impl Scene {
     async fn start() -> Self {
         let plane = Plane::start().await.expect("a control plane");
         plane.install(&InstallOptions::with_olm()).await.expect("the manifests can be applied");
-        let arguments = vec!["--require-service-account".to_owned()];
+        let arguments = vec!["--require=service-account".to_owned()];
         let webhook = plane.start_webhook(WebhookOptions { arguments, ..WebhookOptions::default() }).await;
         let webhook = webhook.expect("the webhook starts");
         webhook.wait_ready().await.expect("the webhook is ready");

@@ -13,7 +13,7 @@ async fn where_a_policy_is_asked_for_what_none_covers_is_refused() {
     let case = Case::new("closed").await;
     case.create().await;
     let text = case.refused_as("RefusedByPolicy", "no rule of a ContentPolicy accepts").await;
-    assert!(text.contains(case.pushed.repository()) && text.contains("--require-content-policy"), "{text}");
+    assert!(text.contains(case.pushed.repository()) && text.contains("--require=content-policy"), "{text}");
     case.rule(json!({"action": "Accept"})).await;
     let bundle = case.until(Expected::is_true("Unpacked", "UnpackSuccessful")).await;
     let verified = verbs::condition(&bundle, "Verified").unwrap();

@@ -1,4 +1,4 @@
-//! Where these tests run: a cluster that asks for a policy (`--require-content-policy`), and a rule for each test's own
+//! Where these tests run: a cluster that asks for a policy (`--require=content-policy`), and a rule for each test's own
 //! repositories.
 
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ impl Scene {
         let (ca, folder) = (TestCa::new("faulty-ca")?, tools::temp_folder("trust")?);
         let file = folder.path().join("faulty.pem");
         std::fs::write(&file, ca.pem())?;
-        let flags = vec![format!("--source-ca-file={}", file.display()), "--require-content-policy".to_owned()];
+        let flags = vec![format!("--source-ca-file={}", file.display()), "--require=content-policy".to_owned()];
         Ok(Self { world: World::start(flags).await?, ca, _folder: folder })
     }
 

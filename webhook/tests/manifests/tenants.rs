@@ -28,7 +28,7 @@ fn the_entry_for_bundle_deployments_is_in_the_manifest_and_is_the_webhooks_own()
 #[test]
 fn webhook_and_controller_both_ask_for_an_account() {
     let objects = build(&folder().join("overlays/tenants"));
-    assert!(options(get(&objects, "Deployment", "rukpak-webhooks")).require_service_account);
+    assert!(options(get(&objects, "Deployment", "rukpak-webhooks")).require_service_account());
     let arguments = manager(get(&objects, "Deployment", "core"))["args"].as_array().cloned().unwrap_or_default();
-    assert!(arguments.contains(&Value::from("--require-service-account")), "{arguments:?}");
+    assert!(arguments.contains(&Value::from("--require=service-account")), "{arguments:?}");
 }

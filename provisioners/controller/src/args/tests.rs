@@ -126,12 +126,32 @@ fn wrong_values_are_refused_with_what_to_write() {
         ("--limit=deepness=1", "depth"),
         ("--limit=depth=1KiB", "whole number"),
         ("--limit=uploads=0", "from 1"),
+        ("--require=digests", "secret-hosts"),
         ("--upload-storage-sync-interval=-1m", "1m30s"),
         ("--upload-storage-sync-interval=5", "1m30s"),
     ] {
         let error = Options::try_parse_from(["rukpak-controller", arg]).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     }
+}
+
+#[test]
+fn each_name_of_require_closes_its_own_door() {
+    let policy = |flags: &[&str]| options(flags).sources();
+    assert_eq!(policy(&[]), SourcePolicy::default());
+    let open = SourcePolicy::default;
+    for (flag, expected) in [
+        ("--require=secret-hosts", SourcePolicy { require_secret_hosts: true, ..open() }),
+        ("--require=tls-verification", SourcePolicy { forbid_insecure_skip_verify: true, ..open() }),
+        ("--require=content-policy", SourcePolicy { require_content_policy: true, ..open() }),
+        ("--require=ssh-known-hosts", SourcePolicy { strict_host_keys: true, ..open() }),
+        ("--require=confinement", SourcePolicy { require_confinement: true, ..open() }),
+    ] {
+        assert_eq!(policy(&[flag]), expected, "{flag}");
+        assert_eq!(policy(&[flag, "--require=none"]), open(), "{flag} taken back");
+        assert!(!options(&[flag]).require_service_account(), "{flag}");
+    }
+    assert!(options(&["--require=secret-hosts,service-account"]).require_service_account());
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn unpack(
         limits: options.limits(),
         system_namespace: options.system_namespace(),
         bundle_certificates: options.bundle_cert_provider,
-        require_service_account: options.require_service_account,
+        require_service_account: options.require_service_account(),
         failures: Failures::default(),
         written: WrittenVersions::default(),
         events: Events::new(shared.client.clone(), "rukpak-controller", "Reconcile"),
@@ -210,7 +210,7 @@ fn settings(options: &Options) -> Settings {
         bundle_certificate_lifetime: options.bundle_cert_lifetime,
         system_namespace: options.system_namespace(),
         shard: options.watch_label_selector.clone(),
-        require_service_account: options.require_service_account,
+        require_service_account: options.require_service_account(),
         health_gate: options.feature_gates.bundle_deployment_health,
         clock: Timestamp::now,
     }

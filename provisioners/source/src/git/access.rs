@@ -109,7 +109,7 @@ fn host_keys(
     match known_hosts::for_host(text, &address.host, address.port, request.strict_host_keys) {
         Some(lines) => Ok(Some(lines)),
         None if known_hosts::for_host(text, &address.host, address.port, false).is_some() => refuse(
-            "the Secret's ssh-knownhosts does not name this host, and --ssh-strict-host-key-checking wants that it does",
+            "the Secret's ssh-knownhosts does not name this host, and --require=ssh-known-hosts wants that it does",
         ),
         None => refuse("the Secret's ssh-knownhosts holds no key: put the output of ssh-keyscan there"),
     }
@@ -179,7 +179,7 @@ mod tests {
         let strict = |hosts| Request { strict_host_keys: true, ..request("git@h:r", key(Some(hosts))) };
         assert!(Access::new(&strict("h ssh-rsa AAAA")).is_ok());
         let refusal = Access::new(&strict("other ssh-rsa AAAA")).map(|_| ()).unwrap_err().message;
-        assert!(refusal.contains("--ssh-strict-host-key-checking"), "{refusal}");
+        assert!(refusal.contains("--require=ssh-known-hosts"), "{refusal}");
         let unverified = Request { insecure_skip_verify: true, ..request("git@h:r", key(None)) };
         assert!(Access::new(&unverified).is_ok());
     }

@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// The Secret names no hosts.
     #[error(
-        "secret {secret} is sent nowhere: it names no hosts, which --require-secret-hosts wants; name them in its annotation \
+        "secret {secret} is sent nowhere: it names no hosts, which --require=secret-hosts wants; name them in its annotation \
          core.rukpak.io/hosts"
     )]
     NoHosts { secret: String },

@@ -32,7 +32,7 @@ pub enum Failure {
     Credentials(#[from] credentials::Error),
     /// The source trusts anyone, and none may.
     #[error(
-        "source bundle content: auth.insecureSkipVerify is not allowed in this cluster (--forbid-insecure-skip-verify): have the \
+        "source bundle content: auth.insecureSkipVerify is not allowed in this cluster (--require=tls-verification): have the \
          certificate of the server's CA added (--source-ca-file), or put the ssh host key into the Secret"
     )]
     InsecureSkipVerify,

@@ -25,7 +25,7 @@ pub struct UploadOwner {
 pub enum InstalledBy {
     /// With those of the ServiceAccount that is named.
     Account(ServiceAccountReference),
-    /// With those of this controller, which nobody gets unasked (`--require-service-account`).
+    /// With those of this controller, which nobody gets unasked (`--require=service-account`).
     Controller,
     /// With nobody's, or with the controller's where that asks for nothing.
     Unasked,

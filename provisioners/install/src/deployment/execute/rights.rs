@@ -63,7 +63,7 @@ async fn unnamed(run: &Run) -> Result<(), Problem> {
     match is_made_by_platform(run).await {
         Ok(true) => Ok(()),
         Ok(false) => {
-            let message = "spec.serviceAccount is missing, and this controller runs with --require-service-account: name a \
+            let message = "spec.serviceAccount is missing, and this controller runs with --require=service-account: name a \
                            ServiceAccount that the bundle is installed with; who may impersonate the controller's may name that";
             Err(Problem::blocked(Stage::Unnamed, message.to_owned()))
         }

@@ -187,7 +187,7 @@ mod tests {
             let text = said(&secret(type_, keys, &[]), url, PLAIN);
             assert_eq!(text == "sent", expected, "{type_} {keys:?}: {text}");
             let strict = said(&secret(type_, keys, &[]), url, Use { requires_hosts: true, ..PLAIN });
-            assert!(strict.contains("--require-secret-hosts"), "{strict}");
+            assert!(strict.contains("--require=secret-hosts"), "{strict}");
         }
     }
 
