@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum};
-use rukpak_runtime::args::{Address, Shared, SharedArgs, certificate_lifetime, duration, required, system_namespace};
+use rukpak_runtime::args::{Address, Shared, SharedArgs, certificate_lifetime, required, system_namespace};
 
 use crate::CONFIGURATION;
 
@@ -23,7 +23,7 @@ pub struct Options {
     /// Where the API server connects to (TLS): HOST:PORT, or :PORT for every address
     #[arg(long, value_name = "ADDRESS", default_value = ":9443")]
     pub webhook_bind_address: Address,
-    /// Where /metrics is served (plain HTTP); 0 serves none
+    /// Address for /metrics: host:port, :port, or 0 for none
     #[arg(long, value_name = "ADDRESS", default_value = ":8080")]
     pub metrics_bind_address: Address,
     /// Folder with tls.crt and tls.key, kept by someone else and read again when they change. Without it the webhook
@@ -33,12 +33,9 @@ pub struct Options {
     /// ValidatingWebhookConfiguration that leads here: the entries for ConfigMaps and BundleDeployments are kept there, and caBundle without --cert-dir
     #[arg(long, value_name = "NAME", default_value = CONFIGURATION)]
     pub webhook_configuration: String,
-    /// Lifetime of a self-made certificate (like 90d or 1h30m); it is renewed after two thirds
+    /// Lifetime of the certificate that this program makes for its own server; it is renewed after two thirds of that
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = certificate_lifetime, conflicts_with = "cert_dir")]
     pub certificate_lifetime: Duration,
-    /// How long new calls are still answered after the signal to stop, while the Service forgets this Pod
-    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = duration)]
-    pub drain_delay: Duration,
     /// User name of the controller, who alone makes Bundles of BundleDeployments and pins Bundles
     /// [default: system:serviceaccount:NAMESPACE:core-admin]
     #[arg(long, value_name = "USER")]

@@ -36,6 +36,9 @@ const BOUNDS: Bounds = Bounds {
     headers: Duration::from_mins(2),
     connection: Duration::MAX,
 };
+/// How long new calls are answered after the signal to stop: until then the Service may still send some here. With
+/// [`DRAIN_DEADLINE`] it is less than the 30 seconds that a Pod has to end.
+const DRAIN_DELAY: Duration = Duration::from_secs(5);
 /// Longest wait for calls in flight at the end. The configuration lets the API server wait for 20 seconds at most.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -87,7 +90,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     });
     let close = CancellationToken::new();
     let served = serve(listener, OverTls(tls), routes, BOUNDS, (close.clone(), DRAIN_DEADLINE));
-    let leave = leave(process.stop(), readiness, options.drain_delay, close);
+    let leave = leave(process.stop(), readiness, close);
     process.spawn_server(async move {
         tokio::join!(served, leave);
         "the listener"
@@ -105,11 +108,11 @@ fn tls(readiness: &Arc<Readiness>, metrics: &Arc<Metrics>) -> Arc<Tls> {
     }))
 }
 
-/// Closes the listener some time after `stop`: until then the Service may still send calls here.
-async fn leave(stop: CancellationToken, readiness: Arc<Readiness>, delay: Duration, close: CancellationToken) {
+/// Closes the listener [`DRAIN_DELAY`] after `stop`.
+async fn leave(stop: CancellationToken, readiness: Arc<Readiness>, close: CancellationToken) {
     stop.cancelled().await;
     readiness.draining();
-    tokio::time::sleep(delay).await;
+    tokio::time::sleep(DRAIN_DELAY).await;
     close.cancel();
 }
 

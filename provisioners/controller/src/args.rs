@@ -3,7 +3,6 @@
 mod feature_gates;
 mod limits;
 mod require;
-mod storage;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,12 +16,12 @@ use rukpak_runtime::args::{
     system_namespace,
 };
 use rukpak_source::Registries;
+use rukpak_store::s3::Location;
 use rukpak_unpack::SourcePolicy;
 use rukpak_unpack::content_service::UploadLimits;
 
 use limits::LimitArgs;
 use require::Requirement;
-use storage::StorageArgs;
 
 pub use feature_gates::FeatureGates;
 pub use limits::{LIMITS, NamedLimit};
@@ -30,8 +29,6 @@ pub use limits::{LIMITS, NamedLimit};
 /// Name of the Lease that whoever writes holds.
 pub(crate) const LEASE: &str = "core.rukpak.io";
 const DEFAULT_NAMESPACE: &str = "rukpak-system";
-const SOURCE_CA_FILE: &str =
-    "CA certificates (PEM) for registries, git servers and web servers, beside the system's; may be repeated";
 
 /// Who keeps the Secret with the content service's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -47,7 +44,6 @@ pub enum ContentCertificates {
 /// Unpacks Bundles and installs BundleDeployments.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "rukpak-controller", version, max_term_width = 120, args_override_self = true)]
-#[command(mut_arg("source_ca_file", |flag| flag.help(SOURCE_CA_FILE)))]
 pub struct Options {
     /// Address for /metrics: host:port, :port, or 0 for none
     #[arg(long, value_name = "ADDRESS", default_value = ":8080")]
@@ -64,9 +60,9 @@ pub struct Options {
     /// Secret in the system namespace with the certificate of the content service
     #[arg(long, value_name = "NAME", default_value = "core-cert")]
     pub content_certificate_secret: String,
-    /// How long a certificate of the content service lives that is made here; it is renewed after two thirds of that
-    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = certificate_lifetime)]
-    pub content_certificate_lifetime: Duration,
+    /// Lifetime of the certificate that this program makes for its own server; it is renewed after two thirds of that
+    #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = certificate_lifetime)]
+    pub certificate_lifetime: Duration,
     /// Audience that tokens shown to the content service must be made out to; may be repeated, or have commas [default: the API
     /// server's own]
     #[arg(long, value_name = "AUDIENCE", value_delimiter = ',')]
@@ -114,9 +110,10 @@ pub struct Options {
     /// Helm 3, linked statically, which renders charts [default: helm beside this program, else in PATH]
     #[arg(long, value_name = "FILE")]
     pub helm: Option<PathBuf>,
-    /// ClusterRole of the webhook whose rules are kept: list of what CRDs of BundleDeployments define
-    #[arg(long, value_name = "NAME", default_value = "rukpak-webhook-objects")]
-    pub webhook_objects_role: String,
+    /// Bucket for contents and uploads that all replicas share: s3://BUCKET/PREFIX, with a prefix for each cluster [default: the
+    /// folders alone]
+    #[arg(long, value_name = "URL")]
+    pub store: Option<Location>,
     /// Work only on BundleDeployments and Bundles with these labels, such as shard=one; other controllers work on the others
     #[arg(long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
     pub watch_label_selector: Shard,
@@ -130,9 +127,6 @@ pub struct Options {
     /// How registries, and other servers, are reached.
     #[command(flatten)]
     pub registries: Registries,
-    /// The bucket that is used in place of both folders, if any.
-    #[command(flatten)]
-    pub storage: StorageArgs,
     #[command(flatten)]
     limits: LimitArgs,
 }

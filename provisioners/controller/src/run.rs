@@ -52,15 +52,6 @@ pub enum Error {
          on Linux 5.13 or newer with landlock among its security modules (lsm=) and with seccomp, or leave the flag out"
     )]
     Unconfined,
-    /// A file with certificates cannot be read.
-    #[error("cannot read {} (--store-ca-file)", path.display())]
-    Certificates {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
     /// The source of archives on web servers cannot be set up.
     #[error("cannot set up the http source (--source-ca-file)")]
     Http(#[source] Box<rukpak_source::http::Error>),
@@ -131,7 +122,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
 
     let leads = options.watch_label_selector.id().unwrap_or_else(|| leader::TRUE.to_owned());
     process.spawn(leader::label(client.clone(), options.system_namespace(), leads));
-    process.spawn(webhook_role::follow(options.webhook_objects_role.clone(), client));
+    process.spawn(webhook_role::follow(client));
     work(&mut process, parts, options.concurrency);
     Ok(process.go_on().await?)
 }
@@ -206,7 +197,7 @@ async fn serve_content(
     let service = content_service::Options {
         certificate_secret: options.content_certificate_secret.clone(),
         authority_secret: options.watch_label_selector.named(content_service::AUTHORITY_SECRET),
-        certificate_lifetime: options.content_certificate_lifetime,
+        certificate_lifetime: options.certificate_lifetime,
         is_external: options.content_certificates == ContentCertificates::External,
         audiences: options.content_audiences.clone(),
         uploads: options.uploads(),

@@ -22,8 +22,6 @@ pub(super) const LEASE: &str = "ffdf93bc.openshift.io";
 const RELEASE_VERSION: &str = "RELEASE_VERSION";
 /// What is reported where nobody says the release: OpenShift's manager has the same.
 const UNKNOWN_RELEASE: &str = "0.0.1-snapshot";
-const SOURCE_CA_FILE: &str =
-    "CA certificates (PEM) for registries and catalog servers, beside the system's; may be repeated; read at the start";
 
 /// What the process is to do, read from the flags.
 #[derive(Clone, Debug)]
@@ -139,7 +137,6 @@ impl fmt::Display for CatalogSourceName {
 /// Installs OLM packages by name: keeps a BundleDeployment for each PlatformOperator.
 #[derive(Parser, Debug)]
 #[command(name = "rukpak-platform", version, max_term_width = 120, args_override_self = true)]
-#[command(mut_arg("source_ca_file", |flag| flag.help(SOURCE_CA_FILE)))]
 struct Args {
     /// Address for /metrics: host:port, :port, or 0 for none
     #[arg(long, value_name = "ADDRESS", default_value = ":8080")]

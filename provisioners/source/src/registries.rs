@@ -15,13 +15,14 @@ use crate::egress::IpNet;
 use crate::image::{self, Puller, PullerOptions};
 use crate::mirrors::{self, Mirrors};
 
-/// How registries are reached. Each program says in its own words what `source_ca_file` is about.
+/// How registries are reached, and the other servers that content comes from.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Registries {
     /// Mirrors of registries, a file in the form of registries.conf (version 2)
     #[arg(id = "registries_conf", long = "registries-conf", value_name = "FILE")]
     pub conf: Option<PathBuf>,
-    /// CA certificates (PEM), beside the system's; may be repeated
+    /// CA certificates (PEM), beside the system's, for all that content comes from: registries, git, web and catalog servers, the
+    /// bucket of --store; may be repeated; read at the start
     #[arg(id = "source_ca_file", long = "source-ca-file", value_name = "FILE")]
     pub ca_files: Vec<PathBuf>,
     /// Registry (host or host:port) to speak to without TLS; credentials go to it in the clear; may be repeated
@@ -68,13 +69,27 @@ impl Registries {
     /// # Errors
     /// A file that a flag names cannot be used. Reads them: this blocks.
     pub fn puller(&self, egress: &Egress, folder: PathBuf, limits: Limits) -> Result<(Puller, Vec<u8>), Error> {
-        let pem = certificates(&self.ca_files)?;
+        let pem = self.certificates()?;
         let mut options = PullerOptions::new(folder, limits);
         options.plain_http.clone_from(&self.plain_http);
         options.extra_ca_pem.clone_from(&pem);
         options.egress = egress.clone();
         let puller = Puller::new(options).map_err(|error| Error::Images(Box::new(error)))?;
         Ok((puller.with_mirrors(mirrors(self.conf.as_deref())?), pem))
+    }
+
+    /// Returns the certificates (PEM) that are trusted beside the system's.
+    ///
+    /// # Errors
+    /// [`Error::File`]. Reads files: this blocks.
+    pub fn certificates(&self) -> Result<Vec<u8>, Error> {
+        let mut pem = Vec::new();
+        for path in &self.ca_files {
+            pem.extend(read(path, "--source-ca-file")?);
+            // A file may end within a line.
+            pem.push(b'\n');
+        }
+        Ok(pem)
     }
 
     /// Which addresses sources may be fetched from: none of the API server's, which trusts this process more than who names them.
@@ -101,16 +116,6 @@ async fn addresses(url: &Uri) -> Vec<IpAddr> {
             Vec::new()
         }
     }
-}
-
-fn certificates(files: &[PathBuf]) -> Result<Vec<u8>, Error> {
-    let mut pem = Vec::new();
-    for path in files {
-        pem.extend(read(path, "--source-ca-file")?);
-        // A file may end within a line.
-        pem.push(b'\n');
-    }
-    Ok(pem)
 }
 
 fn mirrors(conf: Option<&Path>) -> Result<Mirrors, Error> {

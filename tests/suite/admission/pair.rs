@@ -18,9 +18,6 @@ use tokio::task::JoinSet;
 
 use super::private::{LIFETIME_SECONDS, Private, configuration};
 
-/// How long the second goes on answering when it is told to end: longer than the API server takes to see a changed configuration.
-const DRAIN_SECONDS: u64 = 3;
-
 /// Two webhooks, and a port in front of both.
 pub struct Pair {
     pub second: Process,
@@ -35,7 +32,6 @@ impl Pair {
         let second_port = tools::free_port().expect("a port is free");
         let arguments = vec![
             format!("--certificate-lifetime={LIFETIME_SECONDS}s"),
-            format!("--drain-delay={DRAIN_SECONDS}s"),
             format!("--webhook-bind-address=127.0.0.1:{second_port}"),
         ];
         let options = WebhookOptions { arguments, ..WebhookOptions::default() };

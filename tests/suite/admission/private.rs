@@ -10,8 +10,6 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// Two thirds of it and a certificate is renewed; the last third is how long everything may stand still on a busy machine.
 pub const LIFETIME_SECONDS: u64 = 40;
-/// How long the webhook answers after the signal to stop: long enough to be seen on a busy machine.
-const DRAIN_SECONDS: u64 = 6;
 /// The configuration that the webhook fills.
 pub const CONFIGURATION: &str = "rukpak-validating-webhook-configuration";
 
@@ -42,10 +40,7 @@ async fn start() -> Result<Private> {
     let plane = Plane::start().await?;
     plane.install(&InstallOptions { without_webhooks: true, ..InstallOptions::default() }).await?;
     let options = WebhookOptions {
-        arguments: vec![
-            format!("--certificate-lifetime={LIFETIME_SECONDS}s"),
-            format!("--drain-delay={DRAIN_SECONDS}s"),
-        ],
+        arguments: vec![format!("--certificate-lifetime={LIFETIME_SECONDS}s")],
         ..WebhookOptions::default()
     };
     let webhook = plane.start_webhook(options).await?;

@@ -14,7 +14,7 @@ use crate::content::caller::{Caller, account, archive, authorities, create, mani
 /// A registry that is nowhere.
 const MIRRORED: &str = "registry.invalid/mirrored";
 const FLAGS: [&str; 5] = [
-    "--content-certificate-lifetime=1m",
+    "--certificate-lifetime=1m",
     "--limit=download-bytes=100000",
     "--limit=upload-seconds=5",
     "--limit=upload-store-bytes=250000",

@@ -274,7 +274,7 @@ async fn a_bucket_that_does_not_answer_holds_up_no_news_of_deployments() {
     let bucket = FaultyServer::before_signed(&ca, &scene.bucket.url(), &ca.pem()).expect("a proxy");
     let file = scene.folder.path().join("bucket.pem");
     std::fs::write(&file, bucket.ca_pem()).expect("a CA file");
-    let trust = vec![format!("--store-ca-file={}", file.display())];
+    let trust = vec![format!("--source-ca-file={}", file.display())];
     let _controller = scene.start_before("alone", None, &bucket.url(), trust).await;
     let [gone, stays] = ["gone", "stays"].map(unique_name);
     scene.install_from_git(&gone).await;

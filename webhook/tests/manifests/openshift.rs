@@ -93,8 +93,7 @@ fn the_roles_grant_what_they_grant_elsewhere() {
     assert_eq!(of_kind(&openshift), of_kind(&usual) - 1);
     let renamed = |name: &str| {
         let found = RENAMED.iter().find(|(before, _)| *before == name).map(|(_, after)| *after);
-        let own = ["rukpak-webhooks", "rukpak-webhook-objects"].contains(&name);
-        let kept = || if own { format!("platform-operators-{name}") } else { name.to_owned() };
+        let kept = || if name == "rukpak-webhooks" { format!("platform-operators-{name}") } else { name.to_owned() };
         found.map_or_else(kept, str::to_owned)
     };
     for ((kind, name), role) in usual.iter().filter(|((kind, _), _)| kind.ends_with("Role")) {
@@ -157,9 +156,7 @@ fn the_deployments_differ_in_what_openshift_asks_for() {
     let account = core["spec"]["template"]["spec"]["serviceAccountName"].as_str().unwrap();
     let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
     assert_eq!(options(webhooks).controller_username(), user);
-    let role = "platform-operators-rukpak-webhook-objects";
-    get(&openshift, "ClusterRole", role);
-    assert!(manager(core)["args"].as_array().unwrap().contains(&json!(format!("--webhook-objects-role={role}"))));
+    get(&openshift, "ClusterRole", "rukpak-webhook-objects");
 }
 
 /// The Secret that the service CA makes for a Service.

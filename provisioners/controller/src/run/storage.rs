@@ -38,16 +38,10 @@ pub(super) async fn open(options: &Options) -> Result<Store, Error> {
 }
 
 fn sharing(options: &Options) -> Result<Option<Sharing>, Error> {
-    let storage = &options.storage;
-    let Some(location) = &storage.bucket else { return Ok(None) };
+    let Some(location) = &options.store else { return Ok(None) };
     // Names of Bundles are those of a shard: what another one has must not look forgotten.
     let location = options.watch_label_selector.id().map_or_else(|| location.clone(), |shard| location.join(&shard));
-    let mut ca_pem = Vec::new();
-    for path in &storage.ca_files {
-        ca_pem.extend(std::fs::read(path).map_err(|source| Error::Certificates { path: path.clone(), source })?);
-        // A file may end within a line.
-        ca_pem.push(b'\n');
-    }
+    let ca_pem = options.registries.certificates()?;
     let environment: Vec<_> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();

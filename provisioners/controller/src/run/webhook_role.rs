@@ -22,6 +22,8 @@ use rukpak_runtime::api;
 use rukpak_runtime::status::WrittenVersions;
 use serde_json::json;
 
+/// The ClusterRole, as the manifests name it.
+const ROLE: &str = "rukpak-webhook-objects";
 /// Until a write that failed is tried again: nothing need change by which it would be.
 const PAUSE: Duration = Duration::from_secs(10);
 
@@ -34,14 +36,13 @@ fn is_built_in(group: &str) -> bool {
 type Names = BTreeSet<String>;
 
 /// Keeps the rules, endlessly.
-pub(super) async fn follow(name: String, client: Client) -> &'static str {
+pub(super) async fn follow(client: Client) -> &'static str {
     let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
     let cluster_roles: Api<ClusterRole> = Api::all(client);
     let owned = watcher::Config::default().labels(&format!("{OWNER_KIND}={OWNER_KIND_VALUE}"));
     let mut events = pin!(watcher::watcher(definitions, owned).default_backoff());
-    let mut sights = pin!(watcher::watch_object(cluster_roles.clone(), &name).default_backoff());
-    let (mut names, mut listed, mut role) =
-        (None::<Names>, Names::new(), Role { name: name.clone(), ..Role::default() });
+    let mut sights = pin!(watcher::watch_object(cluster_roles.clone(), ROLE).default_backoff());
+    let (mut names, mut listed, mut role) = (None::<Names>, Names::new(), Role::default());
     loop {
         tokio::select! {
             Some(event) = events.next() => match event {
@@ -73,7 +74,6 @@ pub(super) async fn follow(name: String, client: Client) -> &'static str {
 /// The role, as the newest answer of the API server has it: the watch lags behind our writes.
 #[derive(Default)]
 struct Role {
-    name: String,
     known: Option<ClusterRole>,
     /// Our last write, until the watch shows it.
     written: WrittenVersions,
@@ -103,23 +103,23 @@ impl Role {
     async fn keep(&mut self, cluster_roles: &Api<ClusterRole>, rules: &[PolicyRule]) {
         let mut done = self.write(cluster_roles, rules).await;
         if done.as_ref().is_err_and(api::Error::is_conflict) {
-            tracing::debug!(role = self.name, "write conflict; reading the object again");
+            tracing::debug!(role = ROLE, "write conflict; reading the object again");
             done = self.rewrite(cluster_roles, rules).await;
         }
         let was_failing = std::mem::replace(&mut self.is_failing, done.is_err());
         match done {
             Err(error) if was_failing => {
-                tracing::debug!(role = self.name, %error, "still cannot write the rules of the webhook's ClusterRole");
+                tracing::debug!(role = ROLE, %error, "still cannot write the rules of the webhook's ClusterRole");
             }
             Err(error) => {
-                tracing::warn!(role = self.name, %error, "cannot write the rules of the webhook's ClusterRole; trying again");
+                tracing::warn!(role = ROLE, %error, "cannot write the rules of the webhook's ClusterRole; trying again");
             }
             Ok(()) => {}
         }
     }
 
     async fn rewrite(&mut self, cluster_roles: &Api<ClusterRole>, rules: &[PolicyRule]) -> Result<(), api::Error> {
-        self.know(cluster_roles.get_opt(&self.name).await?);
+        self.know(cluster_roles.get_opt(ROLE).await?);
         self.write(cluster_roles, rules).await
     }
 
@@ -129,8 +129,8 @@ impl Role {
         };
         let patch = json!({"metadata": {"resourceVersion": role.resource_version()}, "rules": rules});
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let written = cluster_roles.patch(&self.name, &parameters, &Patch::Merge(patch)).await?;
-        let (role, kinds) = (&self.name, rules.len());
+        let written = cluster_roles.patch(ROLE, &parameters, &Patch::Merge(patch)).await?;
+        let (role, kinds) = (ROLE, rules.len());
         tracing::info!(role, kinds, "the webhook may list the objects of the CRDs of BundleDeployments");
         self.wrote(written);
         Ok(())

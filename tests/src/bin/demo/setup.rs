@@ -89,9 +89,7 @@ impl Setup {
         let installed = plane.install(&manifests(has_nodes)).await?;
         show.command(&format!("kubectl apply --server-side -f {MANIFESTS}"));
         show.lines(installed.objects.iter().map(|target| format!("{} serverside-applied", named(target))));
-        let webhook_options =
-            WebhookOptions { arguments: vec!["--drain-delay=0".to_owned()], ..WebhookOptions::default() };
-        let webhook = plane.start_webhook(webhook_options).await?;
+        let webhook = plane.start_webhook(WebhookOptions::default()).await?;
         let helm = tools::helm().context("build Helm, which renders charts")?;
         let arguments = vec![format!("--source-ca-file={}", ca_file.display()), format!("--helm={}", helm.display())];
         let controller =
