@@ -21,6 +21,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use crate::model::Facts;
 use crate::{Catalog, Package};
 use calls::Calls;
+pub use codec::Messages;
 pub use error::{Class, Error, Refusal};
 
 /// The largest message that is read: 32 MiB. gRPC's own bound of 4 MiB is too small for ClusterServiceVersions that come as JSON, and

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use axum::http::{Request, Response};
 use futures::{FutureExt, Stream, StreamExt, future, stream};
 use prost::Message;
+use rukpak_catalog::registry::Messages;
 use rukpak_catalog::registry::message::{
     Bundle, GetBundleRequest, GetPackageRequest, HealthCheckRequest, HealthCheckResponse, ListBundlesRequest,
     ListPackageRequest, PackageName, method,
@@ -14,7 +15,6 @@ use rukpak_catalog::registry::message::{
 use tonic::Status;
 use tonic::body::Body;
 use tonic::server::Grpc;
-use tonic_prost::ProstCodec;
 
 use super::Documents;
 use super::server::{Content, Cut, Ending, Shared};
@@ -111,7 +111,7 @@ where
     Q: Message + Default + Send + 'static,
     A: Message + Send + 'static,
 {
-    let mut grpc = Grpc::new(ProstCodec::<A, Q>::default());
+    let mut grpc = Grpc::new(Messages::<A, Q>::default());
     let mut answers = Some(answers);
     let service = tower::service_fn(move |_: tonic::Request<Q>| {
         let answers = answers.take().map(tonic::Response::new);
@@ -125,7 +125,7 @@ where
     Q: Message + Default + Send + 'static,
     A: Message + Send + 'static,
 {
-    let mut grpc = Grpc::new(ProstCodec::<A, Q>::default());
+    let mut grpc = Grpc::new(Messages::<A, Q>::default());
     let mut find = Some(find);
     let service = tower::service_fn(move |request: tonic::Request<Q>| {
         let find = find.take().ok_or_else(|| Status::internal("asked twice"));

@@ -1,4 +1,4 @@
-//! Messages as prost reads them, once it is known that their lists are not too long.
+//! Messages as prost writes and reads them; those with lists only once it is known that these are not too long.
 //!
 //! An item of a list may have two bytes on the wire, and up to 96 in memory: prost would make gigabytes of a message of
 //! [`super::MESSAGE_BYTES`]. So the items are counted before one of them is read.
@@ -9,11 +9,61 @@ use prost::Message;
 use prost::bytes::Buf as _;
 use prost::encoding::decode_varint;
 use tonic::Status;
-use tonic::codec::{Codec, DecodeBuf, Decoder};
-use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 use super::message::{Bundle, Package};
 use crate::document::{self, MAX_ITEMS};
+
+/// Writes `Q`, and reads `A`.
+#[derive(Debug)]
+pub struct Messages<Q, A>(PhantomData<(Q, A)>);
+
+impl<Q, A> Default for Messages<Q, A> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<Q: Message + 'static, A: Message + Default + 'static> Codec for Messages<Q, A> {
+    type Encode = Q;
+    type Decode = A;
+    type Encoder = MessageEncoder<Q>;
+    type Decoder = MessageDecoder<A>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        MessageEncoder(PhantomData)
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        MessageDecoder(PhantomData)
+    }
+}
+
+/// Writes messages.
+#[derive(Debug)]
+pub struct MessageEncoder<Q>(PhantomData<Q>);
+
+impl<Q: Message> Encoder for MessageEncoder<Q> {
+    type Item = Q;
+    type Error = Status;
+
+    fn encode(&mut self, message: Q, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        message.encode(buffer).map_err(|error| Status::internal(error.to_string()))
+    }
+}
+
+/// Reads messages.
+#[derive(Debug)]
+pub struct MessageDecoder<A>(PhantomData<A>);
+
+impl<A: Message + Default> Decoder for MessageDecoder<A> {
+    type Item = A;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<A>, Status> {
+        Message::decode(buffer).map(Some).map_err(|error| Status::internal(error.to_string()))
+    }
+}
 
 /// A message with lists. Its field 1 is its name.
 pub(super) trait Lists: Message + Default + 'static {
@@ -52,19 +102,19 @@ impl<Q, A> Default for Bounded<Q, A> {
 impl<Q: Message + 'static, A: Lists> Codec for Bounded<Q, A> {
     type Encode = Q;
     type Decode = A;
-    type Encoder = ProstEncoder<Q>;
+    type Encoder = MessageEncoder<Q>;
     type Decoder = BoundedDecoder<A>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstCodec::<Q, A>::default().encoder()
+        MessageEncoder(PhantomData)
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        BoundedDecoder(ProstDecoder::default())
+        BoundedDecoder(MessageDecoder(PhantomData))
     }
 }
 
-pub(super) struct BoundedDecoder<A>(ProstDecoder<A>);
+pub(super) struct BoundedDecoder<A>(MessageDecoder<A>);
 
 impl<A: Lists> Decoder for BoundedDecoder<A> {
     type Item = A;

@@ -29,7 +29,6 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{Body as HttpBody, StdError};
 use tonic::server::Grpc;
-use tonic_prost::ProstCodec;
 
 pub use self::content::{Content, Stage};
 pub use self::room::{Room, Turn};
@@ -37,12 +36,12 @@ pub use self::room::{Room, Turn};
 use self::bundle::Extent;
 use self::place::Place;
 use self::room::Taken;
-use super::MESSAGE_BYTES;
 use super::message::{
     Bundle, GetAllReplacementsRequest, GetBundleInChannelRequest, GetBundleRequest, GetPackageRequest,
     GetReplacementRequest, GroupVersionKind, HealthCheckRequest, HealthCheckResponse, ListBundlesRequest,
     ListPackageRequest, method,
 };
+use super::{MESSAGE_BYTES, Messages};
 use crate::Catalog;
 
 /// The longest request that is read. All are a few names.
@@ -219,7 +218,7 @@ where
     B::Error: Into<StdError> + Send,
     F: Future<Output = Result<Answers<A>, Status>> + Send,
 {
-    let mut grpc = Grpc::new(ProstCodec::<A, Q>::default())
+    let mut grpc = Grpc::new(Messages::<A, Q>::default())
         .max_decoding_message_size(REQUEST_BYTES)
         .max_encoding_message_size(MESSAGE_BYTES);
     let mut find = Some(find);
