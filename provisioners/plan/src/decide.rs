@@ -300,7 +300,7 @@ pub fn next(observed: &Observed, memory: &Memory, now: Timestamp) -> Option<Time
     let is_deadline_ahead = |until: &Timestamp| failed_upgrade.is_none() && *until > now;
     // `Contested` ends by itself.
     let slowed = memory.repairs().values().filter_map(Repairs::slowed_until).filter(|until| *until > now);
-    let others = [memory.awaits_lists_until(), deadline(observed).filter(is_deadline_ahead)];
+    let others = [memory.awaits_lists_until(), memory.status_due(), deadline(observed).filter(is_deadline_ahead)];
     due.chain(others.into_iter().flatten()).chain(slowed).min()
 }
 

@@ -3,6 +3,7 @@
 mod failure;
 mod notes;
 mod resume;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -71,6 +72,8 @@ pub struct Memory {
     pub(crate) records: Records,
     /// Whether the release that is asked for may be installed, and what was answered.
     question: Option<Box<Question>>,
+    /// What a status says some seconds later.
+    told: told::Told,
 }
 
 /// What the release that was begun or applied last has beside its objects.
@@ -236,6 +239,7 @@ impl Memory {
             failure.until.iter_mut().chain(&mut failure.answered_since).for_each(back);
         }
         self.repairs.values_mut().for_each(|repairs| repairs.put_back(back));
+        self.told.put_back(back);
         if let Installation::Applied { pruning: Pruning::Pending { until, .. } | Pruning::Awaiting { until }, .. } =
             &mut self.installation
         {

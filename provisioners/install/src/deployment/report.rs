@@ -44,8 +44,10 @@ pub(super) async fn report(run: &mut Run, decided: Timestamp) -> Result<Action, 
         status(&run.view.observed, &run.view.draft, &run.view.memory, &tracked.objects, run.view.reads.now())
     };
     execute::collect::keep(run, &status).await.map_err(Error::Store)?;
-    run.write(status).await?;
-    run.view.memory.learn_reported();
+    if !run.view.memory.puts_off(&run.view.observed, &status, now) {
+        run.write(status).await?;
+        run.view.memory.learn_reported();
+    }
     tell(run, &before);
     write_records(run, &before).await;
     execute::approval::settle(run).await;

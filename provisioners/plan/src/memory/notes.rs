@@ -69,10 +69,11 @@ impl Memory {
 
     /// Some of these objects of the installed release were applied again, so that the proof is another. `own`: what is not used as
     /// somebody else's.
-    pub fn learn_objects(&mut self, own: &BTreeSet<String>, objects: &Objects) {
+    pub fn learn_objects(&mut self, own: &BTreeSet<String>, objects: &Objects, now: Timestamp) {
         if let Installation::Applied { applied, differences, .. } = &mut self.installation {
             differences.used.retain(|used| !own.contains(used));
             *applied = applied.again(&differences.used, objects);
+            self.told.learn_repair(now);
         }
     }
 
@@ -220,9 +221,10 @@ impl Memory {
 
 /// What was told, asked and kept.
 impl Memory {
-    /// A status says what was left in the cluster.
+    /// A status says everything: what was repaired, and what was left in the cluster.
     pub fn learn_reported(&mut self) {
         self.released.clear();
+        self.told.proof_due = None;
     }
 
     /// Whether the store keeps these contents, and no others, for the deployment.

@@ -176,7 +176,7 @@ impl Run<'_> {
                 }
             }
         }
-        self.world.memory.learn_objects(&BTreeSet::new(), &self.world.objects);
+        self.world.memory.learn_objects(&BTreeSet::new(), &self.world.objects, now);
         if self.observed.drifted.is_empty() {
             self.world.memory.learn_repaired();
         }

@@ -228,7 +228,7 @@ fn refresh_proof(view: &mut View) {
     // What was inherited is not somebody else's any more.
     let is_shared = |key: &&ObjectKey| is_namespace(key) || is_crd(key);
     let own: BTreeSet<String> = tracked.objects.keys().filter(is_shared).map(used_name).collect();
-    view.memory.learn_objects(&own, &tracked.objects);
+    view.memory.learn_objects(&own, &tracked.objects, view.reads.now());
     if tracked.drifted.is_empty() {
         view.memory.learn_repaired();
     }
