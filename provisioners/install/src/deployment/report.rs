@@ -213,6 +213,14 @@ pub(super) async fn deletion(run: &mut Run, removed: Option<Vec<String>>) -> Res
     }
     let dependants = &run.view.observed.dependants;
     let is_held = finalizers.iter().any(|finalizer| finalizer == DELETION_IN_ORDER) && !dependants.is_empty();
+    let now = run.view.reads.now();
+    if removed.is_none()
+        && !is_held
+        && let Some(until) = run.view.memory.leaves_deletion_until(&run.view.observed, now)
+    {
+        return Ok(Action::requeue(Duration::try_from(until.duration_since(now)).unwrap_or_default()));
+    }
+
     let message = if is_held {
         format!("waiting until the BundleDeployments that depend on it are gone: {}", dependants.join(", "))
     } else {
@@ -228,7 +236,7 @@ pub(super) async fn deletion(run: &mut Run, removed: Option<Vec<String>>) -> Res
     };
     let mut status = run.view.draft.clone();
     let new = NewCondition { type_: "Deleting", status: ConditionStatus::True, reason: "Deleting", message: &message };
-    status.conditions.set(new, run.view.observed.deployment.meta().generation, run.view.reads.now());
+    status.conditions.set(new, run.view.observed.deployment.meta().generation, now);
     run.write(status).await?;
     Ok(Action::requeue(DELETION_INTERVAL))
 }

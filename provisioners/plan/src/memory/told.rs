@@ -11,18 +11,23 @@ use crate::observed::Observed;
 /// So long a status may lack the proof of a repair, if it lacks nothing else. Who makes the repair is not held up by that write, and
 /// many repairs share one. A process that ends before has the next one apply what is declared again, which changes nothing.
 const PROOF_AFTER: Duration = Duration::from_secs(10);
+/// What Kubernetes deletes is mostly gone by then. Nobody looks sooner, or again sooner, for what a deletion waits for: each object that
+/// goes is news, and each look takes some reads and a status.
+const DELETION_LOOK: Duration = Duration::from_secs(5);
 
 /// What was told last, or is to be told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     /// When the status has the proof of what was repaired at the latest, if it does not have it yet.
     pub proof_due: Option<Timestamp>,
+    /// The last look for what the deletion waits for; at first, since when the deletion is known.
+    deletion_looked_at: Option<Timestamp>,
 }
 
 impl Told {
     /// The clock was put back.
     pub fn put_back(&mut self, back: impl Fn(&mut Timestamp)) {
-        self.proof_due.iter_mut().for_each(back);
+        self.proof_due.iter_mut().chain(&mut self.deletion_looked_at).for_each(back);
     }
 
     /// Objects were repaired. The first of several repairs says when that is told.
@@ -45,6 +50,19 @@ impl Memory {
     pub(crate) fn status_due(&self) -> Option<Timestamp> {
         self.told.proof_due
     }
+
+    /// Until when a deletion that is left to Kubernetes is left alone. `None`: it takes its time, and what it waits for is found out now.
+    pub fn leaves_deletion_until(&mut self, observed: &Observed, now: Timestamp) -> Option<Timestamp> {
+        let asked = observed.deployment.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0);
+        // The clock of the API server may be ahead of ours.
+        let last = *self.told.deletion_looked_at.get_or_insert(asked.min(now));
+        let due = later(last, DELETION_LOOK);
+        if due > now {
+            return Some(due);
+        }
+        self.told.deletion_looked_at = Some(now);
+        None
+    }
 }
 
 fn without_proof(status: &BundleDeploymentStatus) -> BundleDeploymentStatus {
@@ -58,7 +76,9 @@ fn without_proof(status: &BundleDeploymentStatus) -> BundleDeploymentStatus {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, Inventory};
     use rukpak_plain::ObjectKey;
 
@@ -103,5 +123,20 @@ mod tests {
         assert!(!memory.puts_off(&observed, &status("after"), at(9)), "something else is not repaired");
         memory.learn_reported();
         assert_eq!(memory.status_due(), None);
+    }
+
+    #[test]
+    fn a_deletion_is_looked_at_when_it_takes_its_time_and_then_now_and_then() {
+        let (mut memory, mut observed) = (Memory::default(), observed());
+        let deployment = Arc::make_mut(&mut observed.deployment);
+        deployment.metadata.deletion_timestamp = Some(Time(at(0)));
+        let looks = [(1, Some(5)), (4, Some(5)), (5, None), (6, Some(10)), (10, None), (30, None)];
+        for (now, until) in looks {
+            assert_eq!(memory.leaves_deletion_until(&observed, at(now)), until.map(at), "{now}");
+        }
+
+        let mut behind = Memory::default();
+        assert_eq!(behind.leaves_deletion_until(&observed, at(-60)), Some(at(-55)), "the other clock is ahead");
+        assert_eq!(behind.leaves_deletion_until(&observed, at(-55)), None);
     }
 }
