@@ -113,6 +113,11 @@ pub fn check_of<'a>(checks: &'a [HealthCheck], key: &ObjectKey) -> Option<&'a He
     checks.iter().find(|check| is_selected(&check.objects, key))
 }
 
+/// Whether anything but its metadata can say that an object is not healthy.
+pub fn is_judged(checks: &[HealthCheck], key: &ObjectKey) -> bool {
+    has_rule(&key.group, &key.kind) || check_of(checks, key).is_some()
+}
+
 /// One line of the message of a false `Healthy` condition.
 ///
 /// `(<group>/<version>, Kind=<kind>)(<namespace>/<name>): object <state>: <message>`. The group of core kinds is empty

@@ -81,8 +81,7 @@ impl Inbox {
             return Reaction::Enqueue;
         }
         let is_newer = fingerprint.version > applied.fingerprint.version;
-        let is_judged = || health::has_rule(&key.group, &key.kind) || health::check_of(&self.checks, key).is_some();
-        if is_newer && is_judged() {
+        if is_newer && health::is_judged(&self.checks, key) {
             applied.is_read = false;
             self.unread.insert(key.clone());
             return Reaction::Enqueue;

@@ -6,18 +6,21 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::await_condition;
+use rukpak_crds::HealthCheck;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_plain::ObjectKey;
 use rukpak_plan::applied::Tracked;
+use rukpak_plan::health::{self, Health, State};
 use rukpak_plan::inbox::Reaction;
 use rukpak_plan::kind::is_crd;
 use rukpak_plan::resolve::{Basis, Why};
 use rukpak_plan::retry::Class;
-use rukpak_plan::{Fingerprint, Phase, Plan, Step, fields, health};
+use rukpak_plan::{Fingerprint, Phase, Plan, Step, fields};
 use rukpak_runtime::error::Chain;
 use serde_json::Value;
 
@@ -236,10 +239,18 @@ pub(super) async fn once_served(
 pub(super) fn note(run: &Run, step: &Step, written: &Written) {
     let now = run.view.reads.now();
     let fingerprint = Fingerprint::of(&written.metadata, &run.view.owner, FIELD_MANAGER);
-    let check = health::check_of(&run.view.observed.deployment.spec.health_checks, &step.key);
-    let health = health::assess_by(&written.whole(&step.identity), check, now);
+    let health = assess(&run.view.observed.deployment.spec.health_checks, step, written, now);
     let tracked = Tracked { identity: step.identity.clone(), fingerprint, health, is_read: true, read_at: now };
     track(run, &step.key, tracked);
+}
+
+/// The health of an object, by what the API server answered. Most objects of a large bundle have no state that a rule could be about, and
+/// are not put together to be judged.
+fn assess(checks: &[HealthCheck], step: &Step, written: &Written, now: Timestamp) -> Health {
+    if written.metadata.deletion_timestamp.is_none() && !health::is_judged(checks, &step.key) {
+        return Health::new(State::Current, "");
+    }
+    health::assess_by(&written.whole(&step.identity), health::check_of(checks, &step.key), now)
 }
 
 /// Notes an object that is left as it is, as it was seen; `None` if it is not there.

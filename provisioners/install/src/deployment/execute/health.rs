@@ -108,8 +108,7 @@ pub(super) async fn adopt(view: &View, observed: BTreeMap<ObjectKey, Observed>) 
     loop {
         fill(&mut reads, PARALLEL, &mut waiting, |(key, observed)| async move {
             let checks = &view.observed.deployment.spec.health_checks;
-            let is_judged = health::has_rule(&key.group, &key.kind) || health::check_of(checks, &key).is_some();
-            let health = match is_judged {
+            let health = match health::is_judged(checks, &key) {
                 false => Some(Health::new(State::Current, "")),
                 true if is_asked_for(view) => read(view, &observed.identity(&key)).await,
                 true => None,

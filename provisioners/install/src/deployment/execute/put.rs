@@ -139,7 +139,7 @@ pub(crate) async fn put(
         if !run.view.is_current() {
             return Err(Error::Superseded);
         }
-        let answer = send(run, step, &request, basis, mode).await.unwrap_or_else(|error| {
+        let answer = send(run, (step, &body), &request, basis, mode).await.unwrap_or_else(|error| {
             tracing::debug!(object = %step.identity, %error, "request refused");
             judge(error)
         });
@@ -166,7 +166,7 @@ fn judge(error: cluster::Error) -> Answer<Came, cluster::Error> {
 
 async fn send(
     run: &Run,
-    step: &Step,
+    (step, declared): (&Step, &Value),
     request: &Request<cluster::Error>,
     basis: &Basis<'_>,
     mode: Mode,
@@ -180,20 +180,19 @@ async fn send(
     }
     Ok(match request {
         Request::Create => {
-            let Sent { body, kept, .. } = body(&run.view, step, None, basis).await?;
-            let written = writer.apply(identity, &creating(body), mode == Mode::DryRun).await?;
-            Answer::Applied((Box::new(written), kept))
+            let written = writer.apply(identity, &creating(declared.clone()), mode == Mode::DryRun).await?;
+            Answer::Applied((Box::new(written), None))
         }
         Request::Update(known) => {
-            if let Some(shared) = shared_though_kept(&run.view, step).await? {
+            if let Some(shared) = shared_though_kept(&run.view, step, declared).await? {
                 return Ok(Answer::Seen(Some(Box::new(shared))));
             }
-            let Sent { body, kept, version } = body(&run.view, step, Some(known), basis).await?;
+            let Sent { body, kept, version } = body(&run.view, step, declared, basis).await?;
             let body = updating(body, &known.uid, known.version.as_deref().or(version.as_deref()));
             Answer::Applied((Box::new(writer.apply(identity, &body, mode == Mode::DryRun).await?), kept))
         }
         Request::Inherit(known) => {
-            let Sent { body, .. } = body(&run.view, step, Some(known), basis).await?;
+            let Sent { body, .. } = body(&run.view, step, declared, basis).await?;
             let mut body = updating(body, &known.uid, known.version.as_deref());
             body["metadata"]["ownerReferences"] = json!([run.view.owner.reference()]);
             Answer::Moved(Box::new(writer.apply(identity, &body, mode == Mode::DryRun).await?.metadata))
@@ -284,8 +283,8 @@ fn ended(view: &View, step: &Step, end: End<Came, cluster::Error>) -> Result<Out
 }
 
 /// The metadata of a CRD that is to outlive us, if others have it too.
-async fn shared_though_kept(view: &View, step: &Step) -> Result<Option<ObjectMeta>, cluster::Error> {
-    if !Sharing::of(&step.key, &step.body()).is_to_outlive() {
+async fn shared_though_kept(view: &View, step: &Step, declared: &Value) -> Result<Option<ObjectMeta>, cluster::Error> {
+    if !Sharing::of(&step.key, declared).is_to_outlive() {
         return Ok(None);
     }
     let found = view.reads.reader.metadata(&step.identity).await?;
@@ -300,15 +299,11 @@ struct Sent {
     version: Option<String>,
 }
 
-/// What to send, given what is in the cluster. The object is only read where that decides anything.
-async fn body(view: &View, step: &Step, known: Option<&Known>, basis: &Basis<'_>) -> Result<Sent, cluster::Error> {
-    let declared = step.body();
-    let live = match known.filter(|_| needs_live(&step.key, &declared, basis)) {
-        Some(_) => view.reads.reader.get(&step.identity).await?,
-        None => None,
-    };
+/// What to send for an object that is there. It is only read where that decides anything.
+async fn body(view: &View, step: &Step, declared: &Value, basis: &Basis<'_>) -> Result<Sent, cluster::Error> {
+    let live = if needs_live(&step.key, declared, basis) { view.reads.reader.get(&step.identity).await? } else { None };
     let seen = live.as_ref().map(|live| Live { metadata: &live.metadata, body: &live.body });
-    let resolved = resolve(&step.key, &declared, seen, basis);
+    let resolved = resolve(&step.key, declared, seen, basis);
     let kept = resolved.kept.map(|kept| format!("{} {kept}", step.identity));
     let version =
         live.filter(|_| !basis.ignored.is_empty() || is_crd(&step.key)).and_then(|live| live.metadata.resource_version);

@@ -5,7 +5,7 @@ use rukpak_crds::HealthCheck;
 use rukpak_plain::ObjectKey;
 use serde_json::{Value, json};
 
-use super::super::{Health, State, assess_by, check_of};
+use super::super::{Health, State, assess_by, check_of, is_judged};
 
 fn check(current: &Value, failed: &Value) -> HealthCheck {
     serde_json::from_value(json!({"group": "example.com", "kind": "Db", "current": current, "failed": failed})).unwrap()
@@ -93,4 +93,18 @@ fn the_first_check_that_names_an_object_counts() {
     assert_eq!((found("n", "a"), found("n", "b"), found("m", "b")), (Some(0), Some(1), Some(2)));
     let other = ObjectKey { group: String::new(), kind: "Db".into(), namespace: None, name: "a".into() };
     assert!(check_of(&checks, &other).is_none());
+}
+
+#[test]
+fn an_object_without_a_rule_is_judged_where_a_check_names_it() {
+    let named = json!({"kind": "ConfigMap", "name": "named", "current": [{"jsonPointer": "/data/x"}]});
+    let checks: Vec<HealthCheck> = serde_json::from_value(json!([named])).unwrap();
+    let key = |kind: &str, name: &str| ObjectKey {
+        group: String::new(),
+        kind: kind.into(),
+        namespace: Some("n".into()),
+        name: name.into(),
+    };
+    assert!(is_judged(&checks, &key("ConfigMap", "named")) && is_judged(&checks, &key("Service", "other")));
+    assert!(!is_judged(&checks, &key("ConfigMap", "other")));
 }
