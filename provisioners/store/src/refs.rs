@@ -97,9 +97,15 @@ impl Store {
         if let Some(shared) = self.shared() {
             return shared.ref_names(kind, beginning);
         }
-        let mut names: BTreeSet<_> =
-            list(&self.layout().refs(kind))?.iter().map(|path| name(path)).collect::<Result<_, _>>()?;
-        names.retain(|name| name.starts_with(beginning));
+        let folder = self.layout().refs(kind);
+        let mut names = BTreeSet::new();
+        // Each deployment asks for its own after a restart: what is not asked for is not made a path of.
+        for entry in fs::read_dir(&folder).map_err(read(&folder))? {
+            let entry = entry.map_err(read(&folder))?;
+            if entry.file_name().as_encoded_bytes().starts_with(beginning.as_bytes()) {
+                names.insert(name(&entry.path())?);
+            }
+        }
         Ok(names)
     }
 }

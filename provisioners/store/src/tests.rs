@@ -221,6 +221,20 @@ fn refs_are_kept_by_kind_and_name() {
 }
 
 #[test]
+fn names_of_refs_are_found_by_how_they_begin() {
+    let (_root, store) = store();
+    let sealed = store.seal(&tree("x")).unwrap();
+    for name in ["pump~0", "pump~1", "pumps~0", "other~0"] {
+        store.set_ref(RefKind::Deployment, name, &reference(&sealed.digest)).unwrap();
+    }
+    let names = |beginning| Vec::from_iter(store.ref_names(RefKind::Deployment, beginning).unwrap());
+    assert_eq!(names("pump~"), ["pump~0", "pump~1"]);
+    assert_eq!(names("pump"), ["pump~0", "pump~1", "pumps~0"]);
+    assert_eq!(names("").len(), 4);
+    assert!(store.ref_names(RefKind::Bundle, "").unwrap().is_empty());
+}
+
+#[test]
 fn odd_ref_names_are_refused() {
     let (_root, store) = store();
     for name in ["", ".", "..", "a/b", "/a", "a/", "./a", "../../x", "a\0b"] {
