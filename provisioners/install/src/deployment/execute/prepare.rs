@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use k8s_openapi::ByteString;
 use kube::ResourceExt;
-use rukpak_content::{BundleTree, Digest};
+use rukpak_content::{BundleTree, Digest, Limits};
 use rukpak_crds::InventoryKind;
 use rukpak_crds::names::{IGNORE_DEPENDENCIES, PACKAGES};
 use rukpak_format::{BundleFormat as _, Format, Rendered, Settings, helm};
@@ -24,6 +24,7 @@ use rukpak_registry::render::{CA_ANNOTATION, PLACEHOLDER, ServingCertificate};
 use rukpak_runtime::certificates::authority;
 use rukpak_runtime::certificates::renewal::{Held, Wanted, advance};
 use rukpak_runtime::error::Chain;
+use rukpak_store::Store;
 use serde_json::{Value, json};
 
 use super::{approval, collect};
@@ -186,23 +187,20 @@ async fn load(run: &Run, release: &Release, why: Why, purpose: Purpose) -> Resul
     };
     let is_published = run.view.memory.has_published(&run.view.observed, &release);
     let format = release.format;
-    let reserve = || {
-        let key = release.rendering.as_ref().unwrap_or(&release.content);
-        reads.render_memory.reserve(key, purpose)
-    };
-    let (tree, is_new, reservation) = match format {
-        Format::Plain | Format::Registry => {
-            let reservation = reserve().await;
-            (content(run, &release.content, format).await?, false, reservation)
-        }
+    let (rendering, is_new) = match format {
+        Format::Plain | Format::Registry => (None, false),
         Format::Helm => {
             // First: a child that takes all its time, with memory of its own, keeps nobody else from rendering.
             let Rendering { tree, is_new } = find_or_render(run, &release).await?;
-            (tree, is_new, reserve().await)
+            (Some(tree), is_new)
         }
     };
-    let limits = reads.settings.limits.clone();
+    let key = release.rendering.as_ref().unwrap_or(&release.content);
+    let reservation = reads.render_memory.reserve(key, purpose).await;
+    let (store, content, limits) = (reads.store.clone(), release.content.clone(), reads.settings.limits.clone());
+    // In one go: a repair waits for each change of threads.
     let work = move || {
+        let tree = rendering.map_or_else(|| load_content(&store, &content, format, &limits), Ok)?;
         let rendered = format.render(&tree, &limits, &settings).map_err(|error| Unprepared::Format(Box::new(error)))?;
         let objects = may_ask.then(|| digest_objects(rendered.objects.iter().chain(&rendered.hooks)));
         Ok::<_, Unprepared>((rendered, objects, tree))
@@ -365,12 +363,14 @@ async fn keep_rendering(run: &Run, release: Release, tree: BundleTree) -> Result
 pub(super) async fn content(run: &Run, digest: &Digest, format: Format) -> Result<BundleTree, Unprepared> {
     let reads = &run.view.reads;
     let (store, limits, digest) = (reads.store.clone(), reads.settings.limits.clone(), digest.clone());
-    let work = move || {
-        store
-            .load(&digest, &|path| format.has_part(path), &limits)
-            .map_err(|error| if error.mended_by_refill() { Unprepared::Lost(error) } else { Unprepared::Store(error) })
-    };
+    let work = move || load_content(&store, &digest, format, &limits);
     tokio::task::spawn_blocking(work).await.map_err(Unprepared::Interrupted)?
+}
+
+fn load_content(store: &Store, digest: &Digest, format: Format, limits: &Limits) -> Result<BundleTree, Unprepared> {
+    store
+        .load(digest, &|path| format.has_part(path), limits)
+        .map_err(|error| if error.mended_by_refill() { Unprepared::Lost(error) } else { Unprepared::Store(error) })
 }
 
 /// The API server's version. It is asked each time: clusters are upgraded while we run.
