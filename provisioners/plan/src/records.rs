@@ -95,7 +95,8 @@ pub fn due(
     before: &BundleDeploymentStatus,
     after: &BundleDeploymentStatus,
 ) -> Due {
-    let (was, is) = (records(deployment, before), records(deployment, after));
+    let is = records(deployment, after);
+    let was = if before == after { is.clone() } else { records(deployment, before) };
     let mut due = Due { obsolete: was.into_keys().filter(|name| !is.contains_key(name)).collect(), ..Due::default() };
     memory.records.written.retain(|name, _| is.contains_key(name));
     memory.records.declared.take_if(|(release, _)| !is.contains_key(&name(deployment, &release.record())));

@@ -67,9 +67,9 @@ pub(crate) fn is_generated(bundle: &Bundle, owner: &Owner, deployment: &BundleDe
     let Some(hash) = bundle.meta().labels.as_ref().and_then(|labels| labels.get(names::TEMPLATE_HASH)) else {
         return false;
     };
+    let (is, wanted) = (&bundle.spec, &deployment.spec.template.spec);
     bundle.name_any() == generated_bundle_name(&owner.name, hash)
-        && (*hash != template_hash(&deployment.spec.template)
-            || normalised(&bundle.spec) == normalised(&deployment.spec.template.spec))
+        && (is == wanted || *hash != template_hash(&deployment.spec.template) || normalised(is) == normalised(wanted))
 }
 
 /// The spec without what is empty: as good as absent.
