@@ -12,8 +12,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use rukpak_runtime::lock::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The shares of a process.
@@ -95,7 +96,7 @@ impl Gate {
     }
 
     fn of(&self, peer: IpAddr) -> Arc<Semaphore> {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = lock(&self.peers);
         if peers.len() >= REMEMBERED {
             peers.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }

@@ -2,12 +2,13 @@
 //! of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kube::ResourceExt;
 use rukpak_crds::{Bundle, BundleDeployment, Plan, PlanApproval};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::{Fingerprint, Identity, Kind, Owner};
+use rukpak_runtime::lock::lock;
 use tokio_util::sync::CancellationToken;
 
 /// Kept by those who follow the watches, before anybody is told of a change.
@@ -147,10 +148,6 @@ impl References {
             self.from.insert(from.to_owned(), to);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An object as a watch saw it last.

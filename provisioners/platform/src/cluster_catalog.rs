@@ -22,7 +22,7 @@ pub(crate) mod store;
 mod unpack;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use jiff::Timestamp;
@@ -36,6 +36,7 @@ use rukpak_crds::olm::cluster_catalog::{AvailabilityMode, ClusterCatalogStatus};
 use rukpak_crds::olm::{CATALOG_NAME_LABEL, ClusterCatalog};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::failures::Failures;
+use rukpak_runtime::lock::lock;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 use serde_json::json;
 
@@ -88,7 +89,7 @@ impl Context {
         let uid = catalog.uid().unwrap_or_default();
         self.written.forget(&uid);
         self.failures.clear(&uid);
-        self.unpacked().remove(&uid);
+        lock(&self.unpacked).remove(&uid);
         self.remove(&catalog.name_any()).await;
     }
 
@@ -105,10 +106,6 @@ impl Context {
         if let Err(error) = self.content.remove(name).await {
             tracing::warn!(catalog = name, %error, "stored content cannot be removed");
         }
-    }
-
-    fn unpacked(&self) -> std::sync::MutexGuard<'_, HashMap<String, Unpacked>> {
-        self.unpacked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the object is still there as it was seen, and wants its content.
@@ -148,13 +145,14 @@ pub(crate) async fn reconcile(catalog: Arc<ClusterCatalog>, context: Arc<Context
     Ok(match &outcome {
         Outcome::Failed { retry, .. } => {
             // The next attempt asks again, whatever is known.
-            context.unpacked().remove(&uid);
+            lock(&context.unpacked).remove(&uid);
             let failures = context.failures.another(&uid);
             retry.map_or_else(Action::await_change, |class| Action::requeue(retry::delay(class, failures)))
         }
         Outcome::Stored { .. } => {
             context.failures.clear(&uid);
-            let due = context.unpacked().get(&uid).and_then(|unpacked| unpacked.due(&catalog.spec, Instant::now()));
+            let due =
+                lock(&context.unpacked).get(&uid).and_then(|unpacked| unpacked.due(&catalog.spec, Instant::now()));
             due.map_or_else(Action::await_change, Action::requeue)
         }
         Outcome::Unavailable => {
@@ -188,7 +186,7 @@ async fn outcome(catalog: &ClusterCatalog, context: &Context) -> Outcome {
     let (name, uid) = (catalog.name_any(), catalog.uid().unwrap_or_default());
     if catalog.spec.availability_mode == AvailabilityMode::Unavailable {
         context.remove(&name).await;
-        context.unpacked().remove(&uid);
+        lock(&context.unpacked).remove(&uid);
         return Outcome::Unavailable;
     }
     let image = match catalog.spec.image() {
@@ -196,13 +194,13 @@ async fn outcome(catalog: &ClusterCatalog, context: &Context) -> Outcome {
         Err(violation) => return unpack::refused(&violation),
     };
     let stored = context.content.get(&name);
-    let known = context.unpacked().get(&uid).cloned();
+    let known = lock(&context.unpacked).get(&uid).cloned();
     let generation = catalog.meta().generation;
     let found = match (decide(image, generation, known.as_ref(), stored.as_deref(), Instant::now()), stored) {
         (Next::Keep, Some(stored)) => stored,
         (_, stored) => match unpack::unpack(catalog, image, stored, context, || context.is_wanted(catalog)).await {
             Ok(found) => {
-                context.unpacked().insert(uid, Unpacked { generation, at: Instant::now() });
+                lock(&context.unpacked).insert(uid, Unpacked { generation, at: Instant::now() });
                 found
             }
             Err(failure) => return failure.outcome(),

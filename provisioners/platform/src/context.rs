@@ -1,13 +1,14 @@
 //! What every pass over a PlatformOperator is handed.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt};
 use rukpak_crds::{BundleDeployment, PlatformOperator};
 use rukpak_runtime::failures::Failures;
+use rukpak_runtime::lock::lock;
 use rukpak_runtime::status::WrittenVersions;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
@@ -84,23 +85,19 @@ struct Backoff {
 impl Backoffs {
     /// The object with this UID waits, unless its spec or a catalog changes.
     pub fn set(&self, uid: &str, delay: Duration, generation: Option<i64>, epoch: u64) {
-        self.lock().insert(uid.to_owned(), Backoff { until: Instant::now() + delay, generation, epoch });
+        lock(&self.0).insert(uid.to_owned(), Backoff { until: Instant::now() + delay, generation, epoch });
     }
 
     /// What is left of the wait.
     pub fn left(&self, uid: &str, generation: Option<i64>, epoch: u64) -> Option<Duration> {
-        let holds = self.lock();
+        let holds = lock(&self.0);
         let hold = holds.get(uid).filter(|hold| hold.generation == generation && hold.epoch == epoch)?;
         hold.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
     /// It succeeded, or is gone.
     pub fn clear(&self, uid: &str) {
-        self.lock().remove(uid);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Backoff>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).remove(uid);
     }
 }
 
@@ -112,7 +109,7 @@ pub(crate) struct Reservations(Mutex<HashMap<String, String>>);
 impl Reservations {
     /// `uid` claims `package`, and gives up what it claimed before. The UID of whoever has it already, if that `stands`.
     pub fn claim(&self, package: &str, uid: &str, stands: impl Fn(&str) -> bool) -> Result<(), String> {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.0);
         match claims.get(package) {
             Some(other) if other != uid && stands(other) => Err(other.clone()),
             _ => {
@@ -125,14 +122,10 @@ impl Reservations {
 
     /// `uid` claims nothing any more. Returns whether it did.
     pub fn give_up(&self, uid: &str) -> bool {
-        let mut claims = self.lock();
+        let mut claims = lock(&self.0);
         let before = claims.len();
         claims.retain(|_, of| of != uid);
         claims.len() < before
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -144,21 +137,17 @@ pub(crate) struct Unseen(Mutex<HashSet<String>>);
 impl Unseen {
     /// `uid` is about to create its BundleDeployment.
     pub fn add(&self, uid: &str) {
-        self.lock().insert(uid.to_owned());
+        lock(&self.0).insert(uid.to_owned());
     }
 
     /// The store shows what has the name, the API server has refused it, or `uid` is gone.
     pub fn remove(&self, uid: &str) {
-        self.lock().remove(uid);
+        lock(&self.0).remove(uid);
     }
 
     /// Whether `uid` may have one that the store does not show.
     pub fn contains(&self, uid: &str) -> bool {
-        self.lock().contains(uid)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).contains(uid)
     }
 }
 

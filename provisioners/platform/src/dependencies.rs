@@ -18,7 +18,7 @@ pub(crate) mod obtain;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
@@ -29,6 +29,7 @@ use rukpak_crds::{BundleDeployment, Plan, PlatformOperator};
 use rukpak_plan::owner::controller;
 use rukpak_resolver::set::are_met;
 use rukpak_resolver::{Facts, Installed, PACKAGE, Property};
+use rukpak_runtime::lock::lock;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -342,10 +343,6 @@ fn facts_of(package: &str, version: &str) -> Option<Facts> {
     let value = json!({"packageName": package, "version": version});
     let properties = vec![Property { kind: PACKAGE.to_owned(), value }];
     Facts::read(Version::parse(version).ok(), properties).ok()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The version that a BundleDeployment has installed for an extension or a Subscription.

@@ -1,9 +1,10 @@
 //! The logins of registries, from a file that others renew: tokens of clouds live for hours.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use rukpak_runtime::error::Chain;
+use rukpak_runtime::lock::lock;
 use rukpak_source::image::{Credentials, PullSecretError};
 use rukpak_source::registries;
 
@@ -36,9 +37,9 @@ impl Logins {
     }
 
     pub async fn current(&self) -> Credentials {
-        let Some(path) = self.path.clone() else { return self.last().clone() };
+        let Some(path) = self.path.clone() else { return lock(&self.last).clone() };
         match tokio::task::spawn_blocking(move || read(&path)).await {
-            Ok(Ok(now)) => *self.last() = now,
+            Ok(Ok(now)) => *lock(&self.last) = now,
             // Whoever renews it may be in the middle of that.
             Ok(Err(error)) => {
                 tracing::warn!(error = %Chain(&error), "cannot read the registry logins; the previous ones are used");
@@ -46,11 +47,7 @@ impl Logins {
             // The process ends.
             Err(_) => {}
         }
-        self.last().clone()
-    }
-
-    fn last(&self) -> MutexGuard<'_, Credentials> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last).clone()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Whose catalogs may be unpacked: the ContentPolicies, and the signatures that they require.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kube::api::ListParams;
 use kube::{Api, Client};
 use rukpak_catalog::origin::{Admission, Gate};
 use rukpak_crds::{ConditionStatus, ContentPolicy, Signer, SourceType};
 use rukpak_runtime::error::Chain;
+use rukpak_runtime::lock::lock;
 use rukpak_source::image::{self, Credentials, Puller, ResolvedImage};
 use rukpak_trust::{Asked, Place, Policies, Requirement, Search, Subject, Texts, Verdict};
 
@@ -48,7 +49,7 @@ struct Said {
 impl Verdicts {
     /// What was last said of the image.
     pub fn of(&self, reference: &str) -> Verified {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = lock(&self.0);
         match said.get(reference) {
             None => Verified::Unlooked,
             Some(said) if !said.is_covered => Verified::Uncovered,
@@ -60,7 +61,7 @@ impl Verdicts {
 
     /// Whether that is something else than was said before: attempts are repeated, words about them are not.
     fn set(&self, reference: &str, said: Said) -> bool {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         all.insert(reference.to_owned(), said.clone()) != Some(said)
     }
 }

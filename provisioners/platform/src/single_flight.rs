@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use rukpak_runtime::lock::lock;
 
 /// By who asks, and what about. A question goes on by itself: who stops waiting for it, and asks the same again, waits for
 /// the same answer, instead of asking once more.
@@ -18,7 +19,7 @@ impl<Q: Eq + Hash + Clone, A: Clone + Send + Sync + 'static> SingleFlight<Q, A> 
     /// The answer to `question`. `None` if the process ends.
     pub async fn ask(&self, who: &str, question: &Q, ask: BoxFuture<'static, A>) -> Option<A> {
         let answer = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = lock(&self.0);
             match all.get(who) {
                 Some((asked, answer)) if asked == question => answer.clone(),
                 _ => {
@@ -37,7 +38,7 @@ impl<Q: Eq + Hash + Clone, A: Clone + Send + Sync + 'static> SingleFlight<Q, A> 
 
     /// Whoever it was is gone, or has the answer.
     pub fn forget(&self, who: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(who);
+        lock(&self.0).remove(who);
     }
 }
 

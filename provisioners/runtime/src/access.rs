@@ -5,7 +5,7 @@
 
 mod tokens;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::Router;
@@ -26,6 +26,7 @@ use x509_parser::prelude::{AttributeTypeAndValue, FromDer as _, X509Certificate}
 use self::tokens::Refused;
 use crate::api;
 use crate::error::Chain;
+use crate::lock::lock;
 
 /// Every user that is known at all is in this group.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -168,7 +169,7 @@ impl Gate {
     }
 
     fn refused<T>(&self, work: impl FnOnce(&mut Refused) -> T) -> T {
-        work(&mut self.refused.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut lock(&self.refused))
     }
 
     /// Asks the API server whether the user may do this.

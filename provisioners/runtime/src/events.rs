@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -18,6 +18,7 @@ use kube::{Api, Client};
 use rukpak_crds::condition::printable;
 use tokio::sync::mpsc;
 
+use crate::lock::lock;
 use crate::process::leader;
 use crate::warn_first;
 
@@ -101,7 +102,7 @@ impl Events {
         let key = (about.uid.clone().unwrap_or_default(), news.reason.clone(), news.message.clone());
         let (now, time) = (Instant::now(), Timestamp::now());
         let unsaid = {
-            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut said = lock(&self.said);
             if !said.contains_key(&key) && said.len() >= self.remembered {
                 said.retain(|_, said| now.duration_since(said.at) < self.again_after);
                 if said.len() >= self.remembered {

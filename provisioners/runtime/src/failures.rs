@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use crate::lock::lock;
 
 /// Logs a failure of what is tried again: as a warning if it is the first in a row, for whoever looks closer if not.
 #[macro_export]
@@ -26,7 +28,7 @@ struct Row {
 impl Failures {
     /// One more failure of the object with this UID. Returns how many there were in a row: 1 for the first.
     pub fn another(&self, uid: &str) -> u32 {
-        let mut rows = self.rows();
+        let mut rows = lock(&self.0);
         let row = rows.entry(uid.to_owned()).or_default();
         row.count = row.count.saturating_add(1);
         row.count
@@ -34,21 +36,17 @@ impl Failures {
 
     /// Whether the failure that was just counted is the first in a row that is to be [logged](warn_first). Conflicts are not.
     pub fn is_first(&self, uid: &str) -> bool {
-        self.rows().get_mut(uid).is_none_or(|row| !mem::replace(&mut row.is_logged, true))
-    }
-
-    fn rows(&self) -> MutexGuard<'_, HashMap<String, Row>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).get_mut(uid).is_none_or(|row| !mem::replace(&mut row.is_logged, true))
     }
 
     /// There are no objects but `live`: some may have gone while nobody watched.
     pub fn keep(&self, live: &HashSet<String>) {
-        self.rows().retain(|uid, _| live.contains(uid));
+        lock(&self.0).retain(|uid, _| live.contains(uid));
     }
 
     /// The object succeeded, or is gone.
     pub fn clear(&self, uid: &str) {
-        self.rows().remove(uid);
+        lock(&self.0).remove(uid);
     }
 }
 

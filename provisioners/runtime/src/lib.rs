@@ -11,7 +11,7 @@
 //! served     kinds that a cluster may or may not have
 //! watch      all objects of a kind      status     its status, one merge patch      events     what kubectl describe shows
 //! traces     a span for each reconcile, and how they get to a collector
-//! failures   how often in a row         error      an error with its causes, in one line
+//! failures   how often in a row         error      an error with its causes, in one line      lock    a mutex, for a short look
 //! ```
 //!
 //! Nothing here knows what a bundle is.
@@ -23,6 +23,7 @@ pub mod certificates;
 pub mod error;
 pub mod events;
 pub mod failures;
+pub mod lock;
 pub mod metrics;
 pub mod probes;
 pub mod process;

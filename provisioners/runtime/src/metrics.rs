@@ -6,7 +6,7 @@
 mod requests;
 
 use std::collections::HashSet;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Instant;
 
 use axum::Router;
@@ -24,6 +24,8 @@ use prometheus_client::registry::Registry;
 use rukpak_crds::{Condition, ConditionStatus};
 
 pub(crate) use requests::{Counted, is_watch};
+
+use crate::lock::lock;
 
 /// Names and values.
 pub type Labels<const N: usize> = [(&'static str, &'static str); N];
@@ -199,7 +201,7 @@ impl Waiting {
     }
 
     fn change(&self, change: impl FnOnce(&mut HashSet<ObjectRef<DynamicObject>>) -> bool) {
-        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = lock(&self.objects);
         change(&mut objects);
         self.depth.set(i64::try_from(objects.len()).unwrap_or(i64::MAX));
     }

@@ -9,7 +9,7 @@ pub(crate) mod watches;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,6 +18,8 @@ use axum::http::StatusCode;
 use axum::routing::get;
 
 pub use folder::WithFolder;
+
+use crate::lock::lock;
 
 /// The name of a check, and whether it passes; if not, why.
 pub type Verdict = (&'static str, Result<(), String>);
@@ -51,25 +53,21 @@ impl Readiness {
 
     /// What was found out of the CRDs.
     pub fn definitions(&self, state: Result<(), String>) {
-        self.facts().definitions = state;
+        lock(&self.state).definitions = state;
     }
 
     /// What was found out of the watches.
     pub fn caches(&self, state: Result<(), String>) {
-        self.facts().caches = state;
+        lock(&self.state).caches = state;
     }
 
     /// What is known of something else that this process is to do. Whoever only stands by, and is not to do it, is ready without.
     pub fn set(&self, check: &'static str, state: Result<(), String>) {
-        self.facts().others.insert(check, state);
-    }
-
-    fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).others.insert(check, state);
     }
 
     fn checks(&self) -> Vec<Verdict> {
-        let facts = self.facts();
+        let facts = lock(&self.state);
         let mut checks = vec![
             ("definitions", facts.definitions.clone()),
             ("caches", facts.caches.clone()),

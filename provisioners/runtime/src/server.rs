@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -25,6 +25,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
+
+use crate::lock::lock;
 
 /// Wait after the kernel could not hand over a connection (no file descriptors, most of all).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -109,7 +111,7 @@ impl Default for Connection {
 impl Connection {
     /// Notes what it does from now on.
     pub fn enter(&self, phase: Phase) {
-        if let Some(entry) = self.table.entries().get_mut(&self.number) {
+        if let Some(entry) = lock(&self.table.entries).get_mut(&self.number) {
             (entry.phase, entry.since) = (phase, Instant::now());
         }
         if phase != Phase::Admitted {
@@ -124,14 +126,14 @@ impl Connection {
 
     /// Closes it: what its calls hold is wanted.
     pub fn close(&self) {
-        if let Some(entry) = self.table.entries().get(&self.number) {
+        if let Some(entry) = lock(&self.table.entries).get(&self.number) {
             entry.evicted.cancel();
         }
     }
 
     /// Closes the connection of this server whose call has been on its way longest, if it has for so long: what it holds is wanted.
     pub fn close_slowest(&self, at_least: Duration) {
-        let entries = self.table.entries();
+        let entries = lock(&self.table.entries);
         let waiting = entries.values().filter(|entry| entry.phase == Phase::Waiting);
         if let Some(slowest) = waiting.min_by_key(|entry| entry.since)
             && slowest.since.elapsed() >= at_least
@@ -298,16 +300,12 @@ struct Place {
 }
 
 impl Table {
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until there is a place, or one that can be taken from somebody.
     async fn room(&self) {
         loop {
             let freed = self.freed.notified();
             let has_room = {
-                let entries = self.entries();
+                let entries = lock(&self.entries);
                 entries.len() < self.bounds.connections || entries.values().any(|entry| entry.phase != Phase::Admitted)
             };
             if has_room {
@@ -320,7 +318,7 @@ impl Table {
     /// Takes a place, if need be from another: from the oldest stranger of an address that has its share, else from whoever has
     /// kept us waiting longest. Idle ones come last: a client that sends its next call meanwhile loses it.
     fn enter(self: &Arc<Self>, number: u64, address: IpAddr) -> Place {
-        let mut entries = self.entries();
+        let mut entries = lock(&self.entries);
         let is_stranger = |entry: &Entry| entry.phase == Phase::Stranger && entry.address == address;
         let share = entries.values().filter(|entry| is_stranger(entry)).count();
         let leaves = if share >= self.bounds.strangers_per_address {
@@ -343,7 +341,7 @@ impl Table {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.connection.table.entries().remove(&self.connection.number);
+        lock(&self.connection.table.entries).remove(&self.connection.number);
         self.connection.table.freed.notify_one();
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use kube::api::{Patch, PatchParams};
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::api::Error;
+use crate::lock::lock;
 
 /// The status of one object during a reconcile.
 pub struct StatusWriter<K> {
@@ -93,29 +94,25 @@ struct Written {
 }
 
 impl WrittenVersions {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Written>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Our write made `object`.
     pub fn record<K: Resource<DynamicType: Default>>(&self, object: &K) {
         let version = object.resource_version().and_then(|version| version.parse().ok());
         let (Some(uid), Some(version)) = (object.uid(), version) else { return };
         let kind = K::kind(&K::DynamicType::default()).into_owned().into();
-        self.all().insert(uid, Written { kind, version, at: Instant::now(), is_shown: false });
+        lock(&self.0).insert(uid, Written { kind, version, at: Instant::now(), is_shown: false });
     }
 
     /// Whether `object` is older than our last write: the event of that write is still to come, and wakes us again.
     pub fn is_stale<K: Resource>(&self, object: &K) -> bool {
         let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return false };
         let Ok(version) = version.parse::<u64>() else { return false };
-        self.all().get(&uid).is_some_and(|ours| version < ours.version && !ours.is_shown)
+        lock(&self.0).get(&uid).is_some_and(|ours| version < ours.version && !ours.is_shown)
     }
 
     /// Whether `object` is as our last write left it: nobody touched it since.
     pub fn is_last<K: Resource>(&self, object: &K) -> bool {
         let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return false };
-        self.all().get(&uid).is_some_and(|ours| ours.version.to_string() == version)
+        lock(&self.0).get(&uid).is_some_and(|ours| ours.version.to_string() == version)
     }
 
     /// A list that was begun at `since` has shown `live`, and no other object of the kind. What went while nobody watched is
@@ -123,7 +120,7 @@ impl WrittenVersions {
     pub fn listed<K: Resource<DynamicType: Default>>(&self, since: Instant, live: &[Arc<K>]) {
         let kind = K::kind(&K::DynamicType::default()).into_owned();
         let live: HashSet<String> = live.iter().filter_map(|object| object.uid()).collect();
-        let mut all = self.all();
+        let mut all = lock(&self.0);
         all.retain(|uid, ours| ours.kind != kind || ours.at > since || live.contains(uid));
         for ours in all.values_mut().filter(|ours| ours.kind == kind && ours.at <= since) {
             ours.is_shown = true;
@@ -132,7 +129,7 @@ impl WrittenVersions {
 
     /// The object is gone.
     pub fn forget(&self, uid: &str) {
-        self.all().remove(uid);
+        lock(&self.0).remove(uid);
     }
 }
 
@@ -199,7 +196,7 @@ mod tests {
             serde_json::from_value(json!({"metadata": {"uid": "c", "resourceVersion": "7"}})).expect("a Pod");
         written.record(&pod);
         written.listed(Instant::now(), &[namespace("b", 7)]);
-        let mut known: Vec<String> = written.all().keys().cloned().collect();
+        let mut known: Vec<String> = lock(&written.0).keys().cloned().collect();
         known.sort();
         assert_eq!(known, ["b", "c"], "other kinds were not listed");
     }

@@ -7,10 +7,11 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher as _};
 use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rukpak_content::{Algorithm, Digest, Hasher};
+use rukpak_runtime::lock::lock;
 use rukpak_store::{Bucket, UPLOADS};
 use tempfile::{Builder, NamedTempFile};
 use tokio::sync::{Mutex, MutexGuard};
@@ -96,7 +97,7 @@ impl Depot {
             usage: Arc::default(),
             turns: std::array::from_fn(|_| Mutex::new(())),
         };
-        depot.usage().kept = depot.archives()?.iter().map(|archive| archive.size_bytes).sum();
+        lock(&depot.usage).kept = depot.archives()?.iter().map(|archive| archive.size_bytes).sum();
         Ok(depot)
     }
 
@@ -138,7 +139,7 @@ impl Depot {
     /// # Errors
     /// [`Error::Full`].
     pub fn check_room(&self, size_bytes: u64) -> Result<(), Error> {
-        self.usage().check(size_bytes, self.quota)
+        lock(&self.usage).check(size_bytes, self.quota)
     }
 
     /// Begins to receive an archive.
@@ -149,7 +150,7 @@ impl Depot {
         if self.bucket.is_some() {
             // Others take uploads, too.
             let kept = self.archives()?.iter().map(|archive| archive.size_bytes).sum();
-            self.usage().kept = kept;
+            lock(&self.usage).kept = kept;
         }
         let file = Builder::new().prefix(RECEIVING).tempfile_in(&self.folder)?;
         let counted = Counted { size_bytes: 0, usage: Arc::clone(&self.usage) };
@@ -163,7 +164,7 @@ impl Depot {
     pub fn write(&self, receiving: &mut Receiving, bytes: &[u8]) -> Result<(), Error> {
         let more = bytes.len() as u64;
         {
-            let mut usage = self.usage();
+            let mut usage = lock(&self.usage);
             usage.check(more, self.quota)?;
             usage.receiving += more;
         }
@@ -185,7 +186,7 @@ impl Depot {
         file.as_file().sync_all()?;
         let path = self.file(uid);
         {
-            let mut usage = self.usage();
+            let mut usage = lock(&self.usage);
             let replaced = size(&path)?.unwrap_or_default();
             file.persist(&path).map_err(|error| error.error)?;
             usage.kept = usage.kept.saturating_sub(replaced) + counted.size_bytes;
@@ -203,7 +204,7 @@ impl Depot {
             return bucket.delete(&key(uid)).map_err(io::Error::other);
         }
         let path = self.file(uid);
-        let mut usage = self.usage();
+        let mut usage = lock(&self.usage);
         let freed = size(&path)?.unwrap_or_default();
         remove(&path)?;
         usage.kept = usage.kept.saturating_sub(freed);
@@ -255,10 +256,6 @@ impl Depot {
         Ok(archives)
     }
 
-    fn usage(&self) -> std::sync::MutexGuard<'_, Bytes> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn file(&self, uid: &str) -> PathBuf {
         self.folder.join(format!("{uid}.{EXTENSION}"))
     }
@@ -291,7 +288,7 @@ impl Receiving {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut usage = lock(&self.usage);
         usage.receiving = usage.receiving.saturating_sub(self.size_bytes);
     }
 }

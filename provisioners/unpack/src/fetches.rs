@@ -2,9 +2,10 @@
 //! and of any one owner, and permits that come free are handed out to the owners in turn.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rukpak_crds::validate::Source;
+use rukpak_runtime::lock::lock;
 use tokio::sync::oneshot;
 
 /// Permits that no host gets, if there are enough.
@@ -65,13 +66,13 @@ impl Fetches {
     /// A permit, if it is to be had now.
     pub fn try_acquire(&self, claim: &Claim) -> Option<Permit> {
         // Who waits does so for its own host or owner, or there is nothing free: nobody is passed by.
-        self.shared.lock().take(claim, &self.shared).then(|| Permit::new(claim, &self.shared))
+        lock(&self.shared.state).take(claim, &self.shared).then(|| Permit::new(claim, &self.shared))
     }
 
     /// A permit, when it is the owner's turn. Who waits for its host or its owner stands in nobody's way.
     pub async fn acquire(&self, claim: &Claim) -> Option<Permit> {
         let granted = {
-            let mut state = self.shared.lock();
+            let mut state = lock(&self.shared.state);
             if state.take(claim, &self.shared) {
                 drop(state);
                 return Some(Permit::new(claim, &self.shared));
@@ -94,7 +95,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let next: Vec<Waiter> = {
-            let mut state = self.shared.lock();
+            let mut state = lock(&self.shared.state);
             state.give_back(&self.claim);
             std::iter::from_fn(|| state.next(&self.shared)).collect()
         };
@@ -102,12 +103,6 @@ impl Drop for Permit {
             // Whoever has given up waiting drops it, which lets the one behind have it.
             let _ = permit.send(Permit::new(&claim, &self.shared));
         }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -298,7 +293,7 @@ mod tests {
         let fetches = Fetches::new(4);
         drop(fetches.try_acquire(&claim("x", "a")));
         let _held = fetches.try_acquire(&claim("y", "b"));
-        let state = fetches.shared.lock();
+        let state = lock(&fetches.shared.state);
         assert_eq!((state.hosts.len(), state.owners.len(), state.free), (1, 1, 3));
     }
 

@@ -6,9 +6,10 @@
 //! others.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rukpak_content::Digest;
+use rukpak_runtime::lock::lock;
 use tokio::sync::OwnedMutexGuard;
 
 /// So many images are remembered, and then none but those that are being fetched.
@@ -42,11 +43,11 @@ impl Images {
         let held = |image: &Image| {
             image.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|held| held.digest == *content))
         };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, image| !held(image));
+        lock(&self.0).retain(|_, image| !held(image));
     }
 
     fn image(&self, reference: &str) -> Image {
-        let mut images = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut images = lock(&self.0);
         if let Some(image) = images.get(reference) {
             return Arc::clone(image);
         }

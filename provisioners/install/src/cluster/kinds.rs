@@ -1,13 +1,14 @@
 //! Discovery: from apiVersion and kind to a resource, with a cache that forgets what turns out stale.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
 use kube::Client;
 use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_crds::InventoryKind;
 use rukpak_plan::Kind;
+use rukpak_runtime::lock::lock;
 
 use super::Error;
 
@@ -34,7 +35,7 @@ impl Kinds {
         };
         let kinds = read(api_version, list);
         let found = kinds.get(kind).cloned();
-        self.lock().insert(api_version.to_owned(), kinds);
+        lock(&self.versions).insert(api_version.to_owned(), kinds);
         Ok(found)
     }
 
@@ -104,15 +105,11 @@ impl Kinds {
     /// Forgets what is known of all versions of `group`: a CRD of it came, changed or went.
     pub fn forget(&self, group: &str) {
         let prefix = format!("{group}/");
-        self.lock().retain(|api_version, _| !api_version.starts_with(&prefix));
+        lock(&self.versions).retain(|api_version, _| !api_version.starts_with(&prefix));
     }
 
     fn cached(&self, api_version: &str, kind: &str) -> Option<Kind> {
-        self.lock().get(api_version)?.get(kind).cloned()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, HashMap<String, Kind>>> {
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.versions).get(api_version)?.get(kind).cloned()
     }
 
     async fn fetch(&self, api_version: &str) -> Result<APIResourceList, Error> {

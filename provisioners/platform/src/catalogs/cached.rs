@@ -1,9 +1,10 @@
 //! A catalog that is loaded once for all who ask, and again when its revision changes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use rukpak_runtime::lock::lock;
 use tokio::sync::Notify;
 
 /// The catalog of one origin, as a `T`; `R` names its state, and `E` says why there is none.
@@ -33,7 +34,7 @@ impl<T, R: Clone + PartialEq, E: Clone> Cached<T, R, E> {
 
     /// Whether it was loaded when it was last tried; `None` if it never was.
     pub fn is_loaded(&self) -> Option<bool> {
-        let state = self.state();
+        let state = lock(&self.state);
         let is_failing = state.failure.is_some();
         (is_failing || state.known.is_some()).then_some(!is_failing)
     }
@@ -59,7 +60,7 @@ impl<T, R: Clone + PartialEq, E: Clone> Cached<T, R, E> {
         if let Some(known) = self.known(wanted) {
             return Ok(known);
         }
-        let failed = self.state().failure.as_ref().filter(|(_, at)| *at >= asked).map(|(error, _)| error.clone());
+        let failed = lock(&self.state).failure.as_ref().filter(|(_, at)| *at >= asked).map(|(error, _)| error.clone());
         if let Some(error) = failed {
             return Err(error);
         }
@@ -71,7 +72,7 @@ impl<T, R: Clone + PartialEq, E: Clone> Cached<T, R, E> {
     pub async fn refresh(&self, load: impl AsyncFnOnce(Option<&R>) -> Result<Option<(T, R)>, E>) -> Result<bool, E> {
         let _turn = self.loading.lock().await;
         let revision = {
-            let state = self.state();
+            let state = lock(&self.state);
             if state.known.is_none() && state.failure.is_none() {
                 return Ok(false);
             }
@@ -79,7 +80,7 @@ impl<T, R: Clone + PartialEq, E: Clone> Cached<T, R, E> {
         };
         match load(revision.as_ref()).await {
             Ok(None) => {
-                self.state().failure = None;
+                lock(&self.state).failure = None;
                 Ok(false)
             }
             Ok(Some(loaded)) => {
@@ -92,13 +93,13 @@ impl<T, R: Clone + PartialEq, E: Clone> Cached<T, R, E> {
     }
 
     fn known(&self, wanted: Option<&R>) -> Option<Arc<T>> {
-        let state = self.state();
+        let state = lock(&self.state);
         let (catalog, revision) = state.known.as_ref()?;
         wanted.is_none_or(|wanted| wanted == revision).then(|| catalog.clone())
     }
 
     fn note(&self, loaded: Result<(T, R), E>) -> Result<Arc<T>, E> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         match loaded {
             Ok((catalog, revision)) => {
                 let catalog = Arc::new(catalog);
@@ -114,10 +115,6 @@ impl<T, R: Clone + PartialEq, E: Clone> Cached<T, R, E> {
                 Err(error)
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<T, R, E>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -11,6 +11,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use rukpak_catalog::model::Facts;
 use rukpak_catalog::registry::{Client, Options};
 use rukpak_catalog::{Catalog, Package};
+use rukpak_runtime::lock::lock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -180,12 +181,12 @@ impl Sources {
 
     /// Why they cannot be looked at, if they cannot: then nobody knows whether the cluster has OLM.
     pub fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.trouble).clone()
     }
 
     /// They cannot be watched. What is known stays known: a watch that goes on where it was does not say that it does.
     pub fn in_trouble(&self, why: String) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trouble = lock(&self.trouble);
         if !self.known.is_cancelled() || trouble.is_some() {
             *trouble = Some(why);
             self.known.cancel();
@@ -194,7 +195,7 @@ impl Sources {
 
     /// It is known by now whether the cluster has OLM, and which CatalogSources there are.
     pub fn set_seen(&self) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.trouble) = None;
         self.known.cancel();
     }
 
@@ -286,7 +287,7 @@ impl Listed {
     }
 
     fn details(&self, package: &str, news: &Arc<Notify>) -> Arc<Details> {
-        let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut packages = lock(&self.packages);
         packages.entry(package.to_owned()).or_insert_with(|| Arc::new(Cached::new(news.clone()))).clone()
     }
 }

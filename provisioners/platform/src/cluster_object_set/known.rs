@@ -1,11 +1,12 @@
 //! What was read of sets: enough to see that nothing is to be done, without the manifests.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kube::ResourceExt;
 use rukpak_crds::olm::ClusterObjectSet;
 use rukpak_crds::olm::cluster_object_set::ObservedPhase;
+use rukpak_runtime::lock::lock;
 
 use super::content::Stamps;
 use super::deployment::Wanted;
@@ -29,22 +30,18 @@ pub(crate) struct KnownSets(Mutex<HashMap<String, Arc<Known>>>);
 impl KnownSets {
     /// What is known of a set, if neither it nor its Secrets have changed since.
     pub(super) fn of(&self, set: &ClusterObjectSet, stamps: &Stamps) -> Option<Arc<Known>> {
-        let known = self.all().get(&set.uid()?).cloned()?;
+        let known = lock(&self.0).get(&set.uid()?).cloned()?;
         (known.generation == set.metadata.generation && known.stamps == *stamps).then_some(known)
     }
 
     /// Keeps what was read of a set.
     pub(super) fn learn(&self, set: &ClusterObjectSet, known: Known) {
-        self.all().insert(set.uid().unwrap_or_default(), Arc::new(known));
+        lock(&self.0).insert(set.uid().unwrap_or_default(), Arc::new(known));
     }
 
     /// Forgets a set that is gone, or archived.
     pub(super) fn forget(&self, uid: &str) {
-        self.all().remove(uid);
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Known>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).remove(uid);
     }
 }
 

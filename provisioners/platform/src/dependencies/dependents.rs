@@ -7,8 +7,9 @@ use rukpak_catalog::Bundle;
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::names::IGNORE_DEPENDENTS;
 use rukpak_resolver::Facts;
+use rukpak_runtime::lock::lock;
 
-use super::{Dependencies, Dependent, Release, lock};
+use super::{Dependencies, Dependent, Release};
 
 /// Everything that is installed, with what is known of it.
 #[derive(Clone, Debug, Default)]

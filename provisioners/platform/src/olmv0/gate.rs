@@ -11,6 +11,7 @@ use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use rukpak_crds::olmv0::ClusterServiceVersion;
+use rukpak_runtime::lock::lock;
 use rukpak_runtime::served::while_defined;
 use rukpak_runtime::watch::{Change, changes};
 use serde::de::DeserializeOwned;
@@ -78,7 +79,7 @@ impl Gate {
         }
         let signs = Mutex::new(Signs::default());
         let learn = |learn: &dyn Fn(&mut Signs)| {
-            let mut signs = signs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut signs = lock(&signs);
             learn(&mut signs);
             if let Some(state) = signs.state() {
                 self.turn(&state, &on);

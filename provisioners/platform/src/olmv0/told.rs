@@ -1,9 +1,10 @@
 //! What Operators were told belongs to them. Memory.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use rukpak_crds::olmv0::operator::{Component, OperatorStatus};
+use rukpak_runtime::lock::lock;
 
 /// What was found and said, by the names of Operators.
 #[derive(Default)]
@@ -25,19 +26,15 @@ type Installed = (Option<String>, Option<String>, Option<i64>, bool);
 
 impl Told {
     pub fn get(&self, name: &str) -> Option<Known> {
-        self.lock().get(name).cloned()
+        lock(&self.0).get(name).cloned()
     }
 
     pub fn put(&self, name: String, known: Known) {
-        self.lock().insert(name, known);
+        lock(&self.0).insert(name, known);
     }
 
     /// The Operator of this name is gone.
     pub fn forget(&self, name: &str) {
-        self.lock().remove(name);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).remove(name);
     }
 }

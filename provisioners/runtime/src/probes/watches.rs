@@ -1,10 +1,12 @@
 //! Whether the API server answers watches: a process whose watches wait for their first answer sees nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::lock::lock;
 
 /// The head of a watch comes at once, whatever is watched. One that has waited so long for it sees nothing, and `/readyz` says so.
 const WATCH_IS_LATE: Duration = Duration::from_secs(10);
@@ -18,7 +20,7 @@ pub(super) fn check() -> Result<(), String> {
 
 /// Whether no watch has waited for its answer for so long.
 pub(crate) fn none_waits(longest: Duration) -> Result<(), String> {
-    let mut starts = starts();
+    let mut starts = lock(&STARTS);
     starts.retain(|_, start| start.given_up.is_none_or(|at| at.elapsed() < FORGOTTEN_AFTER));
     let oldest = starts.iter().min_by_key(|(_, start)| start.since);
     match oldest.map(|(path, start)| (path, start.since.elapsed())) {
@@ -39,23 +41,19 @@ struct Start {
     given_up: Option<Instant>,
 }
 
-fn starts() -> MutexGuard<'static, BTreeMap<String, Start>> {
-    STARTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// An attempt to begin a watch. Its end takes the watch off the list, unless it was given up: the next attempt goes on waiting.
 pub(crate) struct Starting(Option<String>);
 
 impl Starting {
     pub(crate) fn new(path: &str) -> Self {
         let now = Instant::now();
-        starts().entry(path.to_owned()).or_insert(Start { since: now, given_up: None }).given_up = None;
+        lock(&STARTS).entry(path.to_owned()).or_insert(Start { since: now, given_up: None }).given_up = None;
         Self(Some(path.to_owned()))
     }
 
     pub(crate) fn give_up(mut self) {
         if let Some(path) = self.0.take() {
-            starts().entry(path).and_modify(|start| start.given_up = Some(Instant::now()));
+            lock(&STARTS).entry(path).and_modify(|start| start.given_up = Some(Instant::now()));
         }
     }
 }
@@ -63,7 +61,7 @@ impl Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         if let Some(path) = self.0.take() {
-            starts().remove(&path);
+            lock(&STARTS).remove(&path);
         }
     }
 }

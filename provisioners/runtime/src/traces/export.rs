@@ -4,7 +4,7 @@
 //! `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`, `OTEL_BSP_*`, `OTEL_SDK_DISABLED`.
 
 use std::env;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::http::Uri;
@@ -20,6 +20,8 @@ use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::{Layer, Registry};
+
+use crate::lock::lock;
 
 /// Where the traces of a collector are.
 const PATH: &str = "/v1/traces";
@@ -149,7 +151,7 @@ impl Export for Exporter {
 
 impl Exporter {
     fn tell(&self, sent: &OTelSdkResult) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = lock(&self.told);
         let (works, now) = (sent.is_ok(), Instant::now());
         if !is_news(*told, works, now) {
             return;

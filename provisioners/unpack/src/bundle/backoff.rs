@@ -4,10 +4,11 @@
 //! wait that its failure asks for, or a registry asked for its signature.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use rukpak_content::Digest;
+use rukpak_runtime::lock::lock;
 
 /// Of attempts to unpack.
 pub static ATTEMPTS: Waits<()> = Waits::new();
@@ -29,26 +30,22 @@ impl<T: PartialEq> Waits<T> {
 
     /// What failed `of` this is not tried before `delay` has passed.
     pub fn wait(&self, uid: &str, of: T, delay: Duration) {
-        self.lock().insert(uid.to_owned(), Wait { not_before: Instant::now() + delay, of });
+        lock(&self.0).insert(uid.to_owned(), Wait { not_before: Instant::now() + delay, of });
     }
 
     /// What is left of the wait.
     pub fn left(&self, uid: &str) -> Option<Duration> {
-        self.lock().get(uid).and_then(Wait::left)
+        lock(&self.0).get(uid).and_then(Wait::left)
     }
 
     /// The same, if it is a wait of this.
     pub fn left_of(&self, uid: &str, of: &T) -> Option<Duration> {
-        self.lock().get(uid).filter(|wait| wait.of == *of).and_then(Wait::left)
+        lock(&self.0).get(uid).filter(|wait| wait.of == *of).and_then(Wait::left)
     }
 
     /// It succeeded, or the Bundle is gone.
     pub fn clear(&self, uid: &str) {
-        self.lock().remove(uid);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Wait<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).remove(uid);
     }
 }
 

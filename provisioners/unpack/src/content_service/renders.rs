@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use rukpak_runtime::lock::lock;
 use tempfile::{NamedTempFile, TempPath};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
@@ -70,7 +71,7 @@ impl Renders {
     async fn find(&self, tag: &str) -> Result<Option<File>, JoinError> {
         let (kept, tag) = (Arc::clone(&self.kept), tag.to_owned());
         spawn_blocking(move || {
-            let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept = lock(&kept);
             let found = kept.iter().find(|rendered| rendered.tag == tag)?;
             // One that was taken away is made again.
             File::open(&found.path).ok()
@@ -83,7 +84,7 @@ impl Renders {
 fn keep(kept: &Mutex<VecDeque<Rendered>>, tag: String, file: NamedTempFile) -> io::Result<File> {
     let opened = file.reopen()?;
     let rendered = Rendered { tag, size_bytes: opened.metadata()?.len(), path: file.into_temp_path() };
-    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = lock(kept);
     kept.retain(|other| other.tag != rendered.tag);
     kept.push_back(rendered);
     while kept.len() > KEPT || kept.iter().map(|rendered| rendered.size_bytes).sum::<u64>() > KEPT_BYTES {

@@ -1,9 +1,10 @@
 //! What uploads may take together, and each by itself: one at a time for a Bundle, a number in all, a pace and a deadline.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rukpak_runtime::lock::lock;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -75,7 +76,7 @@ impl Slots {
     /// # Errors
     /// [`Refused::Twice`], [`Refused::Many`].
     pub fn take(&self, uid: &str) -> Result<Slot<'_>, Refused> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = lock(&self.taken);
         if taken.contains(uid) {
             return Err(Refused::Twice);
         }
@@ -94,7 +95,7 @@ impl Slots {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.slots.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.uid);
+        lock(&self.slots.taken).remove(&self.uid);
     }
 }
 

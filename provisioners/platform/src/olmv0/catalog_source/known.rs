@@ -1,7 +1,7 @@
 //! What was read of CatalogSources, and how it is read. Memory.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -9,6 +9,7 @@ use rukpak_catalog::origin::{Loader, Revision};
 use rukpak_catalog::registry::server;
 use rukpak_catalog::{Catalog, Package};
 use rukpak_runtime::error::Chain;
+use rukpak_runtime::lock::lock;
 use tokio::sync::Notify;
 
 use super::place::{Place, Problem};
@@ -135,7 +136,7 @@ impl Health {
 
 impl Known {
     pub fn health(&self, key: &Key) -> Health {
-        let all = self.lock();
+        let all = lock(&self.0);
         let Some(state) = all.get(key) else { return Health::Unlooked };
         match (&state.asked.place, &state.content, &state.failure) {
             (Err(problem), ..) => Health::Invalid(problem.clone()),
@@ -147,7 +148,7 @@ impl Known {
 
     /// What it has, as it was read last.
     pub fn content(&self, key: &Key) -> Option<Content> {
-        self.lock().get(key).and_then(|state| state.content.clone())
+        lock(&self.0).get(key).and_then(|state| state.content.clone())
     }
 
     /// A package of it; `None` if it has none of that name.
@@ -169,48 +170,44 @@ impl Known {
 
     /// Whether it is to be read now: it is not known as it is asked for, or its time has come.
     pub(super) fn is_due(&self, key: &Key, asked: &Asked, now: Instant) -> bool {
-        let all = self.lock();
+        let all = lock(&self.0);
         let known = all.get(key).filter(|state| state.asked == *asked);
         known.is_none_or(|state| state.due.is_some_and(|due| due <= now))
     }
 
     pub(super) fn due_at(&self, key: &Key) -> Option<Instant> {
-        self.lock().get(key).and_then(|state| state.due)
+        lock(&self.0).get(key).and_then(|state| state.due)
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<State> {
-        self.lock().get(key).cloned()
+        lock(&self.0).get(key).cloned()
     }
 
     pub(super) fn put(&self, key: &Key, state: State) {
-        self.lock().insert(key.clone(), state);
+        lock(&self.0).insert(key.clone(), state);
     }
 
     /// Since when it has a Service.
     pub(super) fn named(&self, key: &Key) -> Option<Timestamp> {
-        self.lock().get(key).and_then(|state| state.named)
+        lock(&self.0).get(key).and_then(|state| state.named)
     }
 
     /// Whether it is served, and nobody knows of a Service yet.
     pub(super) fn is_unnamed(&self, key: &Key) -> bool {
-        let all = self.lock();
+        let all = lock(&self.0);
         let state = all.get(key).filter(|state| state.named.is_none());
         state.is_some_and(|state| matches!(&state.content, Some(Content::Image { shown: Some(_), .. })))
     }
 
     /// It has a Service, since then.
     pub(super) fn name(&self, key: &Key, since: Timestamp) {
-        if let Some(state) = self.lock().get_mut(key) {
+        if let Some(state) = lock(&self.0).get_mut(key) {
             state.named = Some(since);
         }
     }
 
     /// It is gone.
     pub fn forget(&self, key: &Key) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, State>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).remove(key);
     }
 }

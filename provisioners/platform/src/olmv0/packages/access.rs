@@ -1,13 +1,14 @@
 //! Whether somebody may: the API server is asked, and after a yes not again for some seconds.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authentication::v1::UserInfo;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
 use kube::Client;
 use rukpak_runtime::access::Gate;
+use rukpak_runtime::lock::lock;
 
 use super::request::Refusal;
 
@@ -32,7 +33,7 @@ impl Access {
     /// Checks that the user may do what is asked.
     pub async fn check(&self, user: &UserInfo, asked: ResourceAttributes) -> Result<(), Refusal> {
         let question = serde_json::to_string(&(user, &asked)).unwrap_or_default();
-        if self.allowed().get(&question).is_some_and(|answered| answered.elapsed() < KEPT) {
+        if lock(&self.allowed).get(&question).is_some_and(|answered| answered.elapsed() < KEPT) {
             return Ok(());
         }
 
@@ -44,7 +45,7 @@ impl Access {
             return Err(Refusal::Forbidden { user, asked: Box::new(asked) });
         }
 
-        let mut allowed = self.allowed();
+        let mut allowed = lock(&self.allowed);
         if allowed.len() >= ANSWERS {
             allowed.retain(|_, answered| answered.elapsed() < KEPT);
         }
@@ -52,10 +53,6 @@ impl Access {
             allowed.insert(question, Instant::now());
         }
         Ok(())
-    }
-
-    fn allowed(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        self.allowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,7 @@
 //! read the roles. Taken for an answer, such a refusal would roll an upgrade back because an API server was restarted. Where a load
 //! balancer looks at `/readyz` no client sees them; with several API servers and no such balancer another one may be asked.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use futures::future::BoxFuture;
 use kube::Client;
 use tokio::time::Instant;
 use tower::{BoxError, Service};
+
+use crate::lock::lock;
 
 /// So long a refusal of the question itself is taken for that of a starting server. After that we are not allowed to ask.
 const STARTS_WITHIN: Duration = Duration::from_mins(1);
@@ -78,7 +80,7 @@ impl Probe {
         *request.uri_mut() = Uri::from_static("/readyz");
         let answer = self.client.request_text(request).await;
 
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = lock(&self.refused);
         match answer {
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 refused.get_or_insert_with(Instant::now).elapsed() >= STARTS_WITHIN
