@@ -91,9 +91,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let close = CancellationToken::new();
     let served = serve(listener, OverTls(tls), routes, BOUNDS, (close.clone(), DRAIN_DEADLINE));
     let leave = leave(process.stop(), readiness, close);
-    process.spawn_server(async move {
+    process.spawn_server("the listener", async move {
         tokio::join!(served, leave);
-        "the listener"
     });
     tracing::info!(address = %options.webhook_bind_address, "answering admission reviews");
     Ok(process.go_on().await?)
@@ -131,14 +130,10 @@ fn look_after(
         controller: options.controller_username(),
     };
     let registrar = Registrar::new(client.clone(), configuration.clone(), asked, Arc::clone(readiness)).run();
-    process.spawn(async move {
-        registrar.await;
-        "the registration of the webhooks"
-    });
+    process.spawn_endless("the registration of the webhooks", registrar);
     if let Some(volume) = options.cert_dir.clone() {
-        process.spawn(async move {
+        process.spawn_endless("the look at the certificate's files", async move {
             folder::follow(&volume, &tls, folder::INTERVAL).await;
-            "the look at the certificate's files"
         });
         return;
     }
@@ -152,8 +147,5 @@ fn look_after(
     };
     let bundles = CaBundles::new(client.clone(), configuration.clone(), Arc::clone(readiness));
     let keeper = Keeper::new(client.clone(), serving, bundles).keep(tls);
-    process.spawn(async move {
-        keeper.await;
-        "the certificate's keeper"
-    });
+    process.spawn_endless("the certificate's keeper", keeper);
 }

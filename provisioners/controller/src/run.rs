@@ -154,11 +154,7 @@ fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
     process.spawn(watch::definitions(install.clone()));
     process.spawn(watch::unserved(unserved, install.clone()));
     process.spawn(watch::follow_proxy(install.clone()));
-    let collected = install.clone();
-    process.spawn(async move {
-        deployment::collector(collected).await;
-        "the collection of the store"
-    });
+    process.spawn_endless("the collection of the store", deployment::collector(install.clone()));
     process.spawn(events::filled(unpack.clone(), install.clone()));
     process.spawn(config_maps::follow(unpack.clone()));
 
@@ -168,20 +164,14 @@ fn work(process: &mut Process, parts: assemble::Parts, concurrency: usize) {
     let queue = drain(requests, store, unpack, 0, bundle::reconcile, |object, error, context| {
         bundle::error_policy(&object, error, &context)
     });
-    process.spawn(async move {
-        queue.await;
-        "the queue of Bundles"
-    });
+    process.spawn_endless("the queue of Bundles", queue);
 
     let (store, filled) = (install.reads.deployments.clone(), install.filled.clone());
     let requests = Requests { objects: queues.deployments, filled, tasks: process.reconciles() };
     let queue = drain(requests, store, install, concurrency, deployment::reconcile, |object, error, context| {
         deployment::error_policy(&object, error, &context)
     });
-    process.spawn(async move {
-        queue.await;
-        "the queue of BundleDeployments"
-    });
+    process.spawn_endless("the queue of BundleDeployments", queue);
 }
 
 /// Starts the content service, unless it is off.
@@ -206,13 +196,7 @@ async fn serve_content(
 
     let states = (Arc::clone(readiness), process.stop());
     let (looked_after, served) = content_service::start(listener, depot, service, context, states);
-    process.spawn(async move {
-        Box::pin(looked_after).await;
-        "the content service's certificate"
-    });
-    process.spawn_server(async move {
-        served.await;
-        "the content service"
-    });
+    process.spawn_endless("the content service's certificate", Box::pin(looked_after));
+    process.spawn_server("the content service", served);
     Ok(())
 }

@@ -83,6 +83,19 @@ where
     }
 }
 
+/// Cancelled as soon as all of them are.
+pub(crate) fn all_of<const N: usize>(tokens: [CancellationToken; N]) -> CancellationToken {
+    let all = CancellationToken::new();
+    let cancelled = all.clone();
+    tokio::spawn(async move {
+        for token in tokens {
+            token.cancelled().await;
+        }
+        cancelled.cancel();
+    });
+    all
+}
+
 /// Whether the objects may not be listed by us.
 pub(crate) fn is_forbidden(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403)

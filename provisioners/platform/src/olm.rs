@@ -20,7 +20,7 @@ use super::cluster_extension::Wake;
 use super::cluster_object_set::{self, Sets};
 use super::dependencies::Dependencies;
 use super::events::Events;
-use super::follow::Optional;
+use super::follow::{Optional, all_of};
 use super::policies::Verdicts;
 use super::{cluster_catalog, cluster_extension};
 
@@ -144,19 +144,13 @@ impl Extensions {
             unpacked: Mutex::default(),
         };
         let wake = self.wake.clone();
-        let others = both(filled, listed.clone());
+        let filled = all_of([filled, listed.clone(), known.clone()]);
         cluster_catalog::start(process, catalogs, Arc::new(of_catalogs), listed, move || {
             wake.all();
             news();
         });
-        cluster_extension::start(process, (self.followed, known), of_extensions, (self.wake, self.requests), others);
+        cluster_extension::start(process, (self.followed, known), of_extensions, (self.wake, self.requests), filled);
     }
-}
-
-/// Waits until both are cancelled.
-async fn both(one: CancellationToken, other: CancellationToken) {
-    one.cancelled().await;
-    other.cancelled().await;
 }
 
 /// Cancelled as soon as one of them is.

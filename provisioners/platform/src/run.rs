@@ -325,10 +325,7 @@ fn work_off(process: &mut Process, objects: UnboundedReceiver<ObjectRef<Platform
         operator::reconcile,
         |object, error, context| operator::error_policy(&object, error, &context),
     );
-    process.spawn(async move {
-        queue.await;
-        "the queue of PlatformOperators"
-    });
+    process.spawn_endless("the queue of PlatformOperators", queue);
 }
 
 /// Answers clients of catalogs, whoever leads.
@@ -342,14 +339,8 @@ async fn serve_catalogs(
     let Some(listener) = process::listen("--catalogs-bind-address", address).await? else { return Ok(()) };
     let (client, namespace) = (client.clone(), &options.system_namespace);
     let (kept, served) = catalog_server::start(listener, client, namespace, content, process.stop());
-    process.spawn(async move {
-        kept.await;
-        "the certificate of the catalog server"
-    });
-    process.spawn_server(async move {
-        served.await;
-        "the catalog server"
-    });
+    process.spawn_endless("the certificate of the catalog server", kept);
+    process.spawn_server("the catalog server", served);
     Ok(())
 }
 
@@ -360,13 +351,7 @@ async fn serve_packages(process: &mut Process, client: &Client, options: &Option
     let Some(listener) = process::listen("--packages-bind-address", address).await? else { return Ok(packages) };
     let (client, namespace) = (client.clone(), &options.system_namespace);
     let (kept, served) = packages::start(listener, client, namespace, packages.clone(), process.stop());
-    process.spawn(async move {
-        Box::pin(kept).await;
-        "the certificate of the server of PackageManifests"
-    });
-    process.spawn_server(async move {
-        served.await;
-        "the server of PackageManifests"
-    });
+    process.spawn_endless("the certificate of the server of PackageManifests", Box::pin(kept));
+    process.spawn_server("the server of PackageManifests", served);
     Ok(packages)
 }

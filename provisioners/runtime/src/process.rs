@@ -199,14 +199,19 @@ impl Process {
         self.reconciles.clone()
     }
 
-    /// Adds a task.
+    /// Adds a task, which returns its name if its end is a bug, and an empty text if not.
     pub fn spawn(&mut self, task: impl Future<Output = &'static str> + Send + 'static) {
         self.tasks.spawn(task);
     }
 
+    /// Adds a task that goes on to the end.
+    pub fn spawn_endless(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(named(name, task));
+    }
+
     /// Adds a server, which ends by itself soon after [`Self::stop`].
-    pub fn spawn_server(&mut self, server: impl Future<Output = &'static str> + Send + 'static) {
-        self.servers.spawn(server);
+    pub fn spawn_server(&mut self, name: &'static str, server: impl Future<Output = ()> + Send + 'static) {
+        self.servers.spawn(named(name, server));
     }
 
     /// Serves what a program says about itself (probes, metrics) as plain HTTP, to the very end; nothing if `address`, which
@@ -320,6 +325,11 @@ pub async fn listen(flag: &'static str, address: &Address) -> Result<Option<TcpL
 }
 
 /// Cancels `stop` at SIGTERM and at SIGINT, and `hurry` at the next.
+async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static str {
+    task.await;
+    name
+}
+
 fn stop_at_signals(stop: &CancellationToken, hurry: &CancellationToken) -> io::Result<()> {
     let (stop, hurry) = (stop.clone(), hurry.clone());
     let mut terminate = signal(SignalKind::terminate())?;

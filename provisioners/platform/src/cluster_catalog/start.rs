@@ -33,11 +33,8 @@ pub(crate) fn start(
     let queue = drain(requests, store.clone(), context.clone(), CONCURRENCY, reconcile, |catalog, error, context| {
         error_policy(&*catalog, error, &context.failures)
     });
-    process.spawn(async move {
-        queue.await;
-        "the queue of ClusterCatalogs"
-    });
-    process.spawn(async move {
+    process.spawn_endless("the queue of ClusterCatalogs", queue);
+    process.spawn_endless("the watch over ClusterCatalogs", async move {
         let on = |change: Change<ClusterCatalog>| {
             news();
             metrics::set_cluster_catalogs(&store.state());
@@ -61,6 +58,5 @@ pub(crate) fn start(
             }
         };
         catalogs.follow(listed, on).await;
-        "the watch over ClusterCatalogs"
     });
 }

@@ -59,16 +59,15 @@ impl Wake {
     }
 }
 
-/// Begins, when `others` says that catalogs and BundleDeployments are known. `own` is cancelled when it is known which extensions there are.
+/// Begins, when all that an extension depends on is known. `own` is cancelled when it is known which extensions there are.
 pub(crate) fn start(
     process: &mut Process,
     (extensions, own): (Optional<ClusterExtension>, CancellationToken),
     context: Arc<Context>,
     (wake, objects): (Wake, UnboundedReceiver<ObjectRef<ClusterExtension>>),
-    others: impl Future<Output = ()> + Send + 'static,
+    filled: CancellationToken,
 ) {
-    let filled = CancellationToken::new();
-    let requests = Requests { objects, filled: filled.clone(), tasks: process.reconciles() };
+    let requests = Requests { objects, filled, tasks: process.reconciles() };
     let queue = drain(
         requests,
         context.extensions.clone(),
@@ -77,18 +76,8 @@ pub(crate) fn start(
         reconcile,
         |extension, error, context| error_policy(&*extension, error, &context.failures),
     );
-    process.spawn(async move {
-        queue.await;
-        "the queue of ClusterExtensions"
-    });
-    let seen = own.clone();
-    process.spawn(async move {
-        others.await;
-        seen.cancelled().await;
-        filled.cancel();
-        ""
-    });
-    process.spawn(async move {
+    process.spawn_endless("the queue of ClusterExtensions", queue);
+    process.spawn_endless("the watch over ClusterExtensions", async move {
         let count = || metrics::set_cluster_extensions(&wake.extensions.state());
         let on = |change: Change<ClusterExtension>| match change {
             Change::Present(object) => {
@@ -110,6 +99,5 @@ pub(crate) fn start(
             count();
         };
         extensions.follow(own, counted).await;
-        "the watch over ClusterExtensions"
     });
 }

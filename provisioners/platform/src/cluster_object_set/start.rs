@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::known::KnownSets;
 use super::{Context, DEFINITION, deployment, reconcile};
 use crate::events::Events;
-use crate::follow::Optional;
+use crate::follow::{Optional, all_of};
 use crate::outcome::error_policy;
 
 const CONCURRENCY: u16 = 16;
@@ -88,25 +88,14 @@ impl Sets {
         let known = KnownSets::default();
         let context = Arc::new(Context { client, deployments, system_namespace, failures, known, written, events });
         let known = CancellationToken::new();
-        let both = CancellationToken::new();
-        let requests = Requests { objects, filled: both.clone(), tasks: process.reconciles() };
+        let filled = all_of([filled, known.clone()]);
+        let requests = Requests { objects, filled, tasks: process.reconciles() };
         let queue = drain(requests, sets, context.clone(), CONCURRENCY, reconcile, |set, error, context| {
             error_policy(&*set, error, &context.failures)
         });
-        process.spawn(async move {
-            queue.await;
-            "the queue of ClusterObjectSets"
-        });
-        let seen = known.clone();
-        process.spawn(async move {
-            filled.cancelled().await;
-            seen.cancelled().await;
-            both.cancel();
-            ""
-        });
-        process.spawn(async move {
+        process.spawn_endless("the queue of ClusterObjectSets", queue);
+        process.spawn_endless("the watch over ClusterObjectSets", async move {
             followed.follow(known, |change| noticed(change, &wake, &context)).await;
-            "the watch over ClusterObjectSets"
         });
     }
 }

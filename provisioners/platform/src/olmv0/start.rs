@@ -133,74 +133,41 @@ impl Facade {
         parts.packages.fill(context.clone(), filled.clone());
         if let Some(listener) = listener {
             let served = registry::serve(listener, context.clone(), filled.clone(), process.stop());
-            process.spawn_server(async move {
-                served.await;
-                "the server of CatalogSources"
-            });
+            process.spawn_server("the server of CatalogSources", served);
         }
         let kinds = self.drain(process, &context, &filled);
         let watched = context.clone();
-        process.spawn(async move {
+        process.spawn_endless("the watch over OLM", async move {
             watched.gate.watch(&client, mode, || wake_all(&watched)).await;
-            "the watch over OLM"
         });
-        process.spawn(async move {
+        process.spawn_endless("the watches over OLM v0's kinds", async move {
             context.gate.opened().await;
             // All watches at once: too much for a stack.
             Box::pin(kinds.follow(context, (known, filled))).await;
-            "the watches over OLM v0's kinds"
         });
     }
 
     /// Starts the queues; returns what feeds them.
     fn drain(self, process: &mut Process, context: &Arc<Context>, filled: &CancellationToken) -> Kinds {
-        let tasks = process.reconciles();
+        let (facade, tasks) = (self, process.reconciles());
         macro_rules! queue {
-            ($objects:expr, $store:expr, $reconcile:path, $policy:expr, $name:literal) => {
-                let requests = Requests { objects: $objects, filled: filled.clone(), tasks: tasks.clone() };
-                let queue = drain(requests, $store, context.clone(), CONCURRENCY, $reconcile, $policy);
-                process.spawn(async move {
-                    queue.await;
-                    $name
-                });
+            ($name:expr, $kind:ident, $reconcile:path, $policy:path) => {
+                let requests = Requests { objects: facade.$kind, filled: filled.clone(), tasks: tasks.clone() };
+                let store = context.$kind.clone();
+                let queue =
+                    drain(requests, store, context.clone(), CONCURRENCY, $reconcile, |object, error, context| {
+                        $policy(&*object, error, &context.failures)
+                    });
+                process.spawn_endless($name, queue);
             };
         }
-        queue!(
-            self.subscriptions,
-            context.subscriptions.clone(),
-            subscription::reconcile,
-            |object, error, context| error_policy(&*object, error, &context.failures),
-            "the queue of Subscriptions"
-        );
-        queue!(
-            self.sources,
-            context.sources.clone(),
-            catalog_source::reconcile,
-            |object, error, context| error_policy(&*object, error, &context.failures),
-            "the queue of CatalogSources"
-        );
-        queue!(
-            self.groups,
-            context.groups.clone(),
-            operator_group::reconcile,
-            |object, error, context| error_policy(&*object, error, &context.failures),
-            "the queue of OperatorGroups"
-        );
-        queue!(
-            self.configs,
-            context.configs.clone(),
-            olm_config::reconcile,
-            |object, error, context| error_policy(&*object, error, &context.failures),
-            "the queue of OLMConfigs"
-        );
-        queue!(
-            self.deployments,
-            context.deployments.clone(),
-            service_version::reconcile,
-            |object, error, context| service_version::error_policy(&object, error, &context.failures),
-            "the queue of BundleDeployments of Subscriptions"
-        );
-        self.kinds
+        queue!("the queue of Subscriptions", subscriptions, subscription::reconcile, error_policy);
+        queue!("the queue of CatalogSources", sources, catalog_source::reconcile, error_policy);
+        queue!("the queue of OperatorGroups", groups, operator_group::reconcile, error_policy);
+        queue!("the queue of OLMConfigs", configs, olm_config::reconcile, error_policy);
+        let name = "the queue of BundleDeployments of Subscriptions";
+        queue!(name, deployments, service_version::reconcile, service_version::error_policy);
+        facade.kinds
     }
 }
 
