@@ -54,7 +54,7 @@ use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 
 use self::course::{Together, course};
 use self::decide::{First, Next, Resolution, decide, first};
-use self::deployment::{Existing, Target};
+use self::deployment::Target;
 use self::offers::Answer;
 use self::progress::{Progress, progress};
 use self::set::Set;
@@ -69,6 +69,7 @@ use super::events::Events;
 use super::finalizers;
 use super::installed::{self, Identity, Installed};
 use super::outcome::{Error, class};
+use super::owned::{self, Existing};
 
 pub(crate) use start::{Wake, start};
 
@@ -147,7 +148,7 @@ struct Outcome {
 async fn outcome(extension: &ClusterExtension, context: &Context) -> Outcome {
     let found = deployment::find(extension, context).await;
     let deployment = match &found {
-        Ok(Existing::Ours(deployment)) => Some(deployment.clone()),
+        Ok(Some(Existing::Ours(deployment))) => Some(deployment.clone()),
         _ => None,
     };
     let unreadable =
@@ -174,7 +175,7 @@ async fn outcome(extension: &ClusterExtension, context: &Context) -> Outcome {
 /// Has what is wanted installed, where `installed` is.
 async fn towards(
     extension: &ClusterExtension,
-    found: Result<Existing, api::Error>,
+    found: Result<Option<Existing>, api::Error>,
     deployment: Option<Arc<BundleDeployment>>,
     installed: Option<Identity>,
     context: &Context,
@@ -217,7 +218,7 @@ async fn towards(
         return (report::Report { catalog: resolution.data(), upgrade, ..report(progress) }, class);
     }
     let over = live.and_then(Set::noted).filter(|set| set.stands(&extension.name_any(), installed.as_ref()));
-    let had_packages = live.is_some_and(deployment::has_packages);
+    let had_packages = live.is_some_and(owned::has_packages);
     let (progress, class) = match decide(filter, (installed.as_ref(), had_packages), &resolution) {
         Next::Leave { message } => leave(extension, message, (live, over.as_ref()), context).await,
         Next::Apply { bundle, has_packages } => {
@@ -346,7 +347,7 @@ async fn leave(
         Err(progress) => return (progress, None),
     };
     let (Some(live), Some(body)) = (live, body) else { return (Progress::Retrying(message), None) };
-    match deployment::keep(extension, body, live, context).await {
+    match deployment::keep(body, live, context).await {
         Ok(()) => (Progress::Retrying(message), None),
         Err(error) => {
             let class = class(&error);

@@ -36,6 +36,7 @@ mod olm;
 mod olmv0;
 mod operator;
 mod outcome;
+mod owned;
 mod policies;
 mod run;
 mod single_flight;

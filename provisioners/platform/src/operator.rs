@@ -22,9 +22,9 @@ use rukpak_runtime::error::Chain;
 use rukpak_runtime::status::StatusWriter;
 use rukpak_runtime::warn_first;
 
-use self::deployment::Existing;
 use self::step::UpgradeState;
 use super::context::Context;
+use super::owned::Existing;
 
 /// Why a pass ended early. The next one starts over from what is in the cluster.
 #[derive(Debug, thiserror::Error)]

@@ -8,9 +8,9 @@ use rukpak_plan::retry::Class;
 use rukpak_runtime::api::Error;
 use rukpak_runtime::error::Chain;
 
-use super::deployment::Existing;
 use super::progress::Progress;
 use crate::installed::Identity;
+use crate::owned::Existing;
 
 /// What is clear before a catalog is asked.
 pub(super) enum First<'a> {
@@ -89,7 +89,7 @@ impl Resolution {
 /// What is clear from the extension, what has the name of its BundleDeployment, and what operator-controller has `left`.
 pub(super) fn first<'a>(
     extension: &'a ClusterExtension,
-    found: Result<Existing, Error>,
+    found: Result<Option<Existing>, Error>,
     left: Option<&'a Identity>,
 ) -> First<'a> {
     let filter = match extension.spec.catalog() {
@@ -98,9 +98,9 @@ pub(super) fn first<'a>(
     };
     match found {
         Err(error) => First::Told(Progress::Retrying(Chain(&error).to_string()), Some(Class::Transient)),
-        Ok(Existing::Leaving(message)) => First::Told(Progress::RollingOut(message), None),
-        Ok(Existing::Foreign(message)) => First::Told(Progress::Retrying(message), None),
-        Ok(Existing::Ours(_) | Existing::Nothing) => left.map_or(First::Ask(filter), First::TakeOver),
+        Ok(Some(Existing::Leaving(message))) => First::Told(Progress::RollingOut(message), None),
+        Ok(Some(Existing::Foreign(message))) => First::Told(Progress::Retrying(message), None),
+        Ok(Some(Existing::Ours(_)) | None) => left.map_or(First::Ask(filter), First::TakeOver),
     }
 }
 

@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use kube::api::{Patch, PatchParams};
-use kube::runtime::reflector::ObjectRef;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use rukpak_crds::names::{self, SAFE_CRD_UPGRADE};
 use rukpak_crds::olm::cluster_extension::{ClusterExtensionSpec, CrdUpgradeSafetyEnforcement};
 use rukpak_crds::olm::{ClusterExtension, deployment_name, rules};
 use rukpak_crds::{BundleDeployment, config};
-use rukpak_plan::owner::controller;
 use rukpak_runtime::api::Error;
 use serde_json::{Map, Value, json};
 
@@ -17,23 +14,13 @@ use super::Context;
 use super::set::Set;
 use crate::image::warn_of_tag;
 use crate::installed::Identity;
+use crate::owned::{self, Existing, classify, controlled_by};
 
 /// The field manager of what is written here.
 pub(super) const FIELD_MANAGER: &str = "rukpak-clusterextension";
 
 /// Longest name of an object.
 const SUBDOMAIN_MAX: usize = 253;
-
-/// What has the name of the BundleDeployment.
-pub(super) enum Existing {
-    Nothing,
-    /// The one that was made for this extension.
-    Ours(Arc<BundleDeployment>),
-    /// One that is on its way out. In words.
-    Leaving(String),
-    /// Somebody else's. In words.
-    Foreign(String),
-}
 
 /// What a BundleDeployment is to install.
 #[derive(Clone, Copy)]
@@ -45,49 +32,11 @@ pub(super) struct Target<'a> {
     pub set: Option<&'a Set>,
 }
 
-/// The extension that a BundleDeployment was made for.
-pub(super) fn owner(deployment: &BundleDeployment) -> Option<String> {
-    let kind = ClusterExtension::kind(&());
-    let owner = controller(&deployment.metadata).filter(|owner| owner.kind == kind);
-    owner.map(|owner| owner.name.clone())
-}
-
 /// Looks for it; where the watch shows none, in the cluster.
-pub(super) async fn find(extension: &ClusterExtension, context: &Context) -> Result<Existing, Error> {
+pub(super) async fn find(extension: &ClusterExtension, context: &Context) -> Result<Option<Existing>, Error> {
     let name = deployment_name(&extension.name_any());
-    let seen = match context.deployments.get(&ObjectRef::new(&name)) {
-        Some(seen) if !context.written.is_stale(&*seen) => Some(seen),
-        _ => {
-            let api: Api<BundleDeployment> = Api::all(context.client.clone());
-            api.get_opt(&name).await.map_err(Error::from)?.map(Arc::new)
-        }
-    };
-    Ok(seen.map_or(Existing::Nothing, |deployment| classify(extension, deployment)))
-}
-
-/// Whose it is. Pure.
-pub(super) fn classify(extension: &ClusterExtension, deployment: Arc<BundleDeployment>) -> Existing {
-    let name = deployment.name_any();
-    if deployment.meta().deletion_timestamp.is_some() {
-        return Existing::Leaving(format!("Waiting until the BundleDeployment {name} is deleted"));
-    }
-    let owner = controller(&deployment.metadata);
-    match owner {
-        Some(owner) if Some(&owner.uid) == extension.meta().uid.as_ref() => Existing::Ours(deployment),
-        Some(owner) if owner.kind == ClusterExtension::kind(&()) && owner.name == extension.name_any() => {
-            Existing::Leaving(format!(
-                "Waiting until the BundleDeployment {name} of an earlier ClusterExtension is deleted"
-            ))
-        }
-        Some(owner) => Existing::Foreign(format!(
-            "BundleDeployment {name} exists and belongs to {} {}; it is left alone. Give this ClusterExtension another name",
-            owner.kind, owner.name
-        )),
-        None => Existing::Foreign(format!(
-            "BundleDeployment {name} exists and was not made for this ClusterExtension; it is left alone. Give this ClusterExtension \
-             another name; deleting the BundleDeployment would delete what it has installed"
-        )),
-    }
+    let found = owned::find(&name, (&context.deployments, &*context.written), &context.client).await?;
+    Ok(found.map(|found| classify(extension, found)))
 }
 
 /// Whether the configuration has a key that is not the user's. The text is upstream's; what a bundle takes is found out where it is.
@@ -135,7 +84,7 @@ pub(super) async fn apply(
     if let Some(live) = live.filter(|live| is_applied(&body, live)) {
         return Ok(Arc::new(live.clone()));
     }
-    let written = write(extension, body, live, context).await?;
+    let written = owned::apply(body, live, FIELD_MANAGER, (&context.client, &*context.written)).await?;
     let extension = extension.name_any();
     tracing::info!(
         extension,
@@ -149,14 +98,9 @@ pub(super) async fn apply(
 
 /// Applies `body`, which installs what is installed.
 #[tracing::instrument(level = "debug", skip_all)]
-pub(super) async fn keep(
-    extension: &ClusterExtension,
-    body: Value,
-    live: &BundleDeployment,
-    context: &Context,
-) -> Result<(), Error> {
+pub(super) async fn keep(body: Value, live: &BundleDeployment, context: &Context) -> Result<(), Error> {
     if !is_applied(&body, live) {
-        write(extension, body, Some(live), context).await?;
+        owned::apply(body, Some(live), FIELD_MANAGER, (&context.client, &*context.written)).await?;
     }
     Ok(())
 }
@@ -192,43 +136,12 @@ pub(super) fn keep_manifests(body: &mut Value, are_shown: bool) {
     }
 }
 
-async fn write(
-    extension: &ClusterExtension,
-    mut body: Value,
-    live: Option<&BundleDeployment>,
-    context: &Context,
-) -> Result<BundleDeployment, Error> {
-    match live {
-        // Not another one of that name.
-        Some(live) => body["metadata"]["uid"] = json!(live.uid()),
-        // Creates, or conflicts with one that the watch has not shown yet.
-        None => body["metadata"]["resourceVersion"] = json!("1"),
-    }
-    let api: Api<BundleDeployment> = Api::all(context.client.clone());
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    let name = deployment_name(&extension.name_any());
-    let written = api.patch(&name, &params, &Patch::Apply(body)).await.map_err(Error::from)?;
-    context.written.record(&written);
-    Ok(written)
-}
-
-/// Whether the packages that its bundle depends on were found installed.
-pub(super) fn has_packages(live: &BundleDeployment) -> bool {
-    ignored(live) == Some(names::PACKAGES)
-}
-
-/// What its bundle depends on and is not looked at, if it says so.
-pub(super) fn ignored(live: &BundleDeployment) -> Option<&str> {
-    live.annotations().get(names::IGNORE_DEPENDENCIES).map(String::as_str)
-}
-
 /// What is written of a BundleDeployment that installs the bundle. Pure.
 pub(super) fn desired(
     extension: &ClusterExtension,
     (bundle, has_packages): (&Identity, bool),
     optional: Map<String, Value>,
 ) -> Value {
-    let name_of_owner = extension.name_any();
     let mut annotations = bundle.annotations();
     let safety = match extension.spec.crd_upgrade_safety() {
         CrdUpgradeSafetyEnforcement::Strict => "strict",
@@ -250,16 +163,9 @@ pub(super) fn desired(
         "apiVersion": BundleDeployment::api_version(&()),
         "kind": BundleDeployment::kind(&()),
         "metadata": {
-            "name": deployment_name(&name_of_owner),
+            "name": deployment_name(&extension.name_any()),
             "annotations": annotations,
-            "ownerReferences": [{
-                "apiVersion": ClusterExtension::api_version(&()),
-                "kind": ClusterExtension::kind(&()),
-                "name": name_of_owner,
-                "uid": extension.uid(),
-                "controller": true,
-                "blockOwnerDeletion": true,
-            }],
+            "ownerReferences": controlled_by(extension),
         },
         "spec": {
             "provisionerClassName": names::CLASS_PLAIN,

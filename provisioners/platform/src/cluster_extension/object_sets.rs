@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::ConditionStatus;
 use rukpak_crds::condition::Conditions as _;
@@ -31,8 +31,9 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::Context;
-use super::deployment::{self, Existing, FIELD_MANAGER};
+use super::deployment::{self, FIELD_MANAGER};
 use super::revisions::{self, ActiveRevision};
+use crate::owned::{self, Existing};
 
 /// Longest value of a label.
 const LABEL_MAX: usize = 63;
@@ -49,7 +50,7 @@ pub(super) async fn show(
     context: &Context,
 ) -> Result<(), Error> {
     let Some(namespace) = &context.revisions_in else { return Ok(()) };
-    let Existing::Ours(deployment) = deployment::find(extension, context).await? else { return Ok(()) };
+    let Some(Existing::Ours(deployment)) = deployment::find(extension, context).await? else { return Ok(()) };
     let (name, active) = (extension.name_any(), revisions::active(&deployment));
     let Some(newest) = active.iter().map(|revision| revision.number).max() else { return Ok(()) };
     if active.iter().any(|revision| revision.name(&name).len() > LABEL_MAX) {
@@ -193,12 +194,8 @@ async fn close(set: &ClusterObjectSet, context: &Context) -> Result<ClusterObjec
 }
 
 async fn delete(set: &ClusterObjectSet, context: &Context) -> Result<(), Error> {
-    let preconditions = Some(Preconditions { uid: set.uid(), resource_version: None });
-    let params = DeleteParams { preconditions, ..DeleteParams::background() };
-    match api(context).delete(&set.name_any(), &params).await.map_err(Error::from) {
-        Err(error) if !error.is_not_found() => Err(error),
-        _ => Ok(()),
-    }
+    let preconditions = Preconditions { uid: set.uid(), resource_version: None };
+    owned::delete(&api(context), &set.name_any(), preconditions).await
 }
 
 async fn write(set: &ClusterObjectSet, status: &ClusterObjectSetStatus, context: &Context) -> Result<(), Error> {

@@ -14,10 +14,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
 use super::set::Set;
-use super::{Context, deployment, reconcile};
+use super::{Context, reconcile};
 use crate::follow::Optional;
 use crate::metrics;
 use crate::outcome::error_policy;
+use crate::owned;
 
 const CONCURRENCY: u16 = 32;
 
@@ -32,7 +33,7 @@ impl Wake {
     /// Of the extension that a BundleDeployment was made for, of those that are upgraded together with it, and of one whose name it has
     /// taken.
     pub fn deployment(&self, deployment: &BundleDeployment) {
-        let names = [deployment::owner(deployment), deployment.metadata.name.clone()];
+        let names = [owned::owner::<ClusterExtension>(deployment).map(str::to_owned), deployment.metadata.name.clone()];
         let members = Set::noted(deployment).map(|set| set.members);
         let members = members.into_iter().flat_map(BTreeMap::into_keys);
         let mut names: Vec<String> = names.into_iter().flatten().chain(members).collect();

@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 use self::golden::Scenario;
 use self::notation::{Given, Offering};
 use super::decide::{Deprecations, First, Next, Resolution, decide, first};
-use super::deployment::{self, Existing, Target, classify, is_applied};
+use super::deployment::{Target, is_applied};
 use super::offers::{Answer, Dependencies, Question};
 use super::progress::{Progress, progress};
 use super::report::{Report, health, status};
@@ -32,6 +32,7 @@ use super::upgrade::Upgrade;
 use super::{revisions, set, takeover, work};
 use crate::dependencies::obtain::{Asking, Way, way};
 use crate::installed::Identity;
+use crate::owned::{Existing, classify, has_packages};
 
 /// There are no fewer.
 const LEAST: usize = 50;
@@ -79,8 +80,8 @@ fn scenarios_are_many_and_all_different() {
 fn outcome(given: &Value) -> Result<Value, Error> {
     let given: Given = serde_json::from_value(given.clone())?;
     let (extension, live) = (given.extension()?, given.deployment()?.map(Arc::new));
-    let found = live.clone().map_or(Existing::Nothing, |live| classify(&extension, live));
-    let live = live.as_deref().filter(|_| matches!(found, Existing::Ours(_)));
+    let found = live.clone().map(|live| classify(&extension, live));
+    let live = live.as_deref().filter(|_| matches!(found, Some(Existing::Ours(_))));
     let installed = live.and_then(set::installed);
     let left = takeover::left(&extension).filter(|_| installed.is_none());
 
@@ -163,7 +164,7 @@ fn next(
     (live, installed): (Option<&BundleDeployment>, Option<&Identity>),
     resolution: &Resolution,
 ) -> Step {
-    let had_packages = live.is_some_and(deployment::has_packages);
+    let had_packages = live.is_some_and(has_packages);
     match decide(filter, (installed, had_packages), resolution) {
         Next::Apply { bundle, has_packages } => install(extension, (&bundle, has_packages), live),
         Next::Leave { message } => match work::stay(extension, (live, None), false) {

@@ -4,11 +4,12 @@ use rukpak_crds::BundleDeployment;
 use rukpak_crds::olm::ClusterExtension;
 use serde_json::Value;
 
-use super::deployment::{Target, check_bundle, check_config, desired, ignored, keep_manifests, kept, note};
+use super::deployment::{Target, check_bundle, check_config, desired, keep_manifests, kept, note};
 use super::optional;
 use super::progress::Progress;
 use super::set::Set;
 use crate::installed::Identity;
+use crate::owned::ignored;
 
 /// Has the target installed, as the extension configures it.
 pub(super) fn install(

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_content::Digest;
 use rukpak_crds::condition::{Conditions as _, HAS_VALID_BUNDLE, reason};
@@ -28,18 +27,12 @@ use serde_json::{Value, json};
 use super::content::{self, Phase};
 use super::report::{self, Report};
 use super::{Context, Fault};
+use crate::owned::{self, controlled_by};
 
 /// The field manager of what is written here.
 const FIELD_MANAGER: &str = "rukpak-clusterobjectset";
 /// Digits of a digest in the names of Secrets.
 const DIGITS: usize = 10;
-
-/// The set that a BundleDeployment was made for.
-pub(super) fn owner(deployment: &BundleDeployment) -> Option<&str> {
-    let kind = ClusterObjectSet::kind(&());
-    let owner = controller(&deployment.metadata).filter(|owner| owner.kind == kind);
-    owner.map(|owner| owner.name.as_str())
-}
 
 /// The BundleDeployment of a phase, as it is to be.
 pub(super) struct Wanted {
@@ -113,12 +106,9 @@ pub(super) async fn keep(
     if let Some(live) = standing {
         return Ok(live.clone());
     }
-    let body = body(set, name, spec, live.as_deref());
-    let api: Api<BundleDeployment> = Api::all(context.client.clone());
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    let written = api.patch(name, &params, &Patch::Apply(body)).await.map_err(Error::from);
+    let with = (&context.client, &*context.written);
+    let written = owned::apply(body(set, name, spec), live.as_deref(), FIELD_MANAGER, with).await;
     let written = written.map_err(|error| Fault::of(&format!("BundleDeployment {name}"), &error))?;
-    context.written.record(&written);
     tracing::info!(set = %set.name_any(), phase = wanted.name, "BundleDeployment of ClusterObjectSet applied");
     Ok(Arc::new(written))
 }
@@ -150,13 +140,9 @@ pub(super) async fn archive(set: &ClusterObjectSet, context: &Context) -> Result
     let ours: Vec<&Arc<BundleDeployment>> = all.iter().filter(|deployment| is_ours(set, deployment)).collect();
     let api: Api<BundleDeployment> = Api::all(context.client.clone());
     for deployment in ours.iter().filter(|deployment| deployment.meta().deletion_timestamp.is_none()) {
-        let preconditions = Some(Preconditions { uid: deployment.uid(), resource_version: None });
-        let params = DeleteParams { preconditions, ..DeleteParams::background() };
-        match api.delete(&deployment.name_any(), &params).await.map_err(Error::from) {
-            Ok(_) => {}
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
-            Err(error) => return Err(Fault::of(&format!("BundleDeployment {}", deployment.name_any()), &error)),
-        }
+        let (name, uid) = (deployment.name_any(), deployment.uid());
+        let deleted = owned::delete(&api, &name, Preconditions { uid, resource_version: None }).await;
+        deleted.map_err(|error| Fault::of(&format!("BundleDeployment {name}"), &error))?;
     }
     if !ours.is_empty() {
         return Ok(Report::Archiving);
@@ -225,15 +211,8 @@ fn is_controlled(set: &ClusterObjectSet, metadata: &ObjectMeta) -> bool {
 
 /// Looks for a BundleDeployment; where the watch shows none, in the cluster.
 async fn find(set: &ClusterObjectSet, name: &str, context: &Context) -> Result<Option<Arc<BundleDeployment>>, Fault> {
-    let seen = match context.deployments.get(&ObjectRef::new(name)) {
-        Some(seen) if !context.written.is_stale(&*seen) => Some(seen),
-        _ => {
-            let api: Api<BundleDeployment> = Api::all(context.client.clone());
-            let read = api.get_opt(name).await.map_err(Error::from);
-            read.map_err(|error| Fault::of(&format!("BundleDeployment {name}"), &error))?.map(Arc::new)
-        }
-    };
-    match seen {
+    let seen = owned::find(name, (&context.deployments, &*context.written), &context.client).await;
+    match seen.map_err(|error| Fault::of(&format!("BundleDeployment {name}"), &error))? {
         Some(seen) if seen.meta().deletion_timestamp.is_some() => {
             let message = format!("waiting until the BundleDeployment {name} is deleted");
             Err(Fault::retried(message, Class::Transient))
@@ -245,12 +224,6 @@ async fn find(set: &ClusterObjectSet, name: &str, context: &Context) -> Result<O
         }
         seen => Ok(seen),
     }
-}
-
-/// The set as the controller of an object, which goes first where the set is deleted in the foreground.
-fn controlled_by(set: &ClusterObjectSet) -> Option<OwnerReference> {
-    let reference = set.controller_owner_ref(&())?;
-    Some(OwnerReference { block_owner_deletion: Some(true), ..reference })
 }
 
 /// Whether nothing is wrong with what it has unpacked.
@@ -294,7 +267,7 @@ fn secrets(set: &ClusterObjectSet, deployment: &str, phase: &Phase, namespace: &
         secret.metadata.name = Some(content_name(set, deployment, &digest, number));
         secret.metadata.namespace = Some(namespace.to_owned());
         secret.metadata.annotations = Some(BTreeMap::from([(CONTENT_OF.to_owned(), deployment.to_owned())]));
-        secret.metadata.owner_references = Some(controlled_by(set).into_iter().collect());
+        secret.metadata.owner_references = Some(controlled_by(set));
         secret
     });
     Ok(secrets.collect())
@@ -357,20 +330,13 @@ fn is_applied(wanted: &BundleDeploymentSpec, live: &BundleDeploymentSpec) -> boo
         && live.take_over == wanted.take_over
 }
 
-fn body(set: &ClusterObjectSet, name: &str, spec: &BundleDeploymentSpec, live: Option<&BundleDeployment>) -> Value {
-    let mut body = json!({
+fn body(set: &ClusterObjectSet, name: &str, spec: &BundleDeploymentSpec) -> Value {
+    json!({
         "apiVersion": BundleDeployment::api_version(&()),
         "kind": BundleDeployment::kind(&()),
-        "metadata": {"name": name, "ownerReferences": [controlled_by(set)]},
+        "metadata": {"name": name, "ownerReferences": controlled_by(set)},
         "spec": spec,
-    });
-    match live {
-        // Not another one of that name.
-        Some(live) => body["metadata"]["uid"] = json!(live.uid()),
-        // Creates, or conflicts with one that the watch has not shown yet.
-        None => body["metadata"]["resourceVersion"] = json!("1"),
-    }
-    body
+    })
 }
 
 #[cfg(test)]
@@ -448,9 +414,9 @@ mod tests {
     fn what_is_written_is_recognised() {
         let all = secrets(&set(), "s.p", &phase(vec![object("a", 1)]), "ns").unwrap();
         let of = |before: Option<&str>| desired(&all, (Vec::new(), Vec::new()), before.map(str::to_owned));
-        let written = body(&set(), "s.p", &of(Some("s.o")), None);
+        let written = body(&set(), "s.p", &of(Some("s.o")));
         let live: BundleDeployment = serde_json::from_value(written.clone()).unwrap();
-        assert_eq!(owner(&live), Some("s"));
+        assert_eq!(owned::owner::<ClusterObjectSet>(&live), Some("s"));
         assert!(is_ours(&set(), &live));
         assert!(is_applied(&of(Some("s.o")), &live.spec));
         assert!(!is_applied(&of(None), &live.spec));

@@ -15,10 +15,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use super::known::KnownSets;
-use super::{Context, DEFINITION, deployment, reconcile};
+use super::{Context, DEFINITION, reconcile};
 use crate::events::Events;
 use crate::follow::{Optional, all_of};
 use crate::outcome::error_policy;
+use crate::owned;
 
 const CONCURRENCY: u16 = 16;
 
@@ -32,7 +33,7 @@ pub(crate) struct Wake {
 impl Wake {
     /// Of the set that a BundleDeployment was made for.
     pub fn deployment(&self, deployment: &BundleDeployment) {
-        if let Some(name) = deployment::owner(deployment) {
+        if let Some(name) = owned::owner::<ClusterObjectSet>(deployment) {
             self.set(name);
         }
     }

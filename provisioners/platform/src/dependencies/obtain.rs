@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Patch, PatchParams, PostParams, Preconditions};
 use kube::core::ClusterResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 use rukpak_crds::names::{APPROVAL, DEPENDENCIES, IGNORE_DEPENDENCIES, INSTALLED_FOR, OWNER_NAME, WINDOWS};
@@ -25,6 +25,7 @@ use serde_json::json;
 
 use super::{Dependencies, Dependent};
 use crate::catalogs::{AtHand, Catalogs, named};
+use crate::owned;
 
 /// Who writes, in `managedFields`.
 const FIELD_MANAGER: &str = "rukpak-dependencies";
@@ -90,18 +91,11 @@ impl Asking<'_> {
         Owner { name: self.dependent().deployment(), uid: self.uid() }
     }
 
-    fn reference(&self) -> OwnerReference {
-        let (api_version, kind) = match self {
-            Self::Operator(_) => (PlatformOperator::api_version(&()), PlatformOperator::kind(&())),
-            Self::Extension(_) => (ClusterExtension::api_version(&()), ClusterExtension::kind(&())),
-        };
-        OwnerReference {
-            api_version: api_version.into_owned(),
-            kind: kind.into_owned(),
-            name: self.dependent().name(),
-            uid: self.uid(),
-            controller: Some(true),
-            block_owner_deletion: None,
+    /// For what goes with the object.
+    fn reference(&self) -> Option<OwnerReference> {
+        match self {
+            Self::Operator(operator) => operator.controller_owner_ref(&()),
+            Self::Extension(extension) => extension.controller_owner_ref(&()),
         }
     }
 }
@@ -227,16 +221,8 @@ impl Dependencies {
         over.sort_by_key(|plan| std::cmp::Reverse(plan.metadata.creation_timestamp.clone()));
         left.extend(over.into_iter().skip(KEPT));
         for plan in left {
-            let preconditions = Some(Preconditions { uid: plan.uid(), resource_version: None });
-            let deleted = Api::<Plan>::all(client.clone())
-                .delete(&plan.name_any(), &DeleteParams { preconditions, ..DeleteParams::background() })
-                .await;
-            if let Err(error) = deleted.map_err(Error::from)
-                && !error.is_not_found()
-                && !error.is_conflict()
-            {
-                return Err(error);
-            }
+            let preconditions = Preconditions { uid: plan.uid(), resource_version: None };
+            owned::delete(&Api::<Plan>::all(client.clone()), &plan.name_any(), preconditions).await?;
         }
         Ok(())
     }
@@ -301,7 +287,7 @@ fn plan(asking: &Asking<'_>, question: &Question) -> Plan {
     let mut plan = Plan::new(&question.name, question.spec.clone());
     let deployment = asking.dependent().deployment();
     plan.metadata.labels = Some([INSTALLED_FOR, OWNER_NAME].map(|label| (label.to_owned(), deployment.clone())).into());
-    plan.metadata.owner_references = Some(vec![asking.reference()]);
+    plan.metadata.owner_references = asking.reference().map(|reference| vec![reference]);
     plan
 }
 

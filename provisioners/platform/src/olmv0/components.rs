@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use super::context::{Context, FIELD_MANAGER};
 use super::told::Known;
 use super::unit::Unit;
+use crate::owned::going_with;
 
 /// So many components are told at most.
 const COMPONENTS_MAX: u16 = 500;
@@ -119,14 +120,7 @@ fn body(name: &str, deployment: &BundleDeployment) -> Value {
         "kind": Operator::kind(&()),
         "metadata": {
             "name": name,
-            "ownerReferences": [{
-                "apiVersion": BundleDeployment::api_version(&()),
-                "kind": BundleDeployment::kind(&()),
-                "name": deployment.name_any(),
-                "uid": deployment.uid(),
-                "controller": false,
-                "blockOwnerDeletion": false,
-            }],
+            "ownerReferences": going_with(deployment),
         },
         "spec": {},
     })

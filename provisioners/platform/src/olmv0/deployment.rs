@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Patch, PatchParams, Preconditions};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::names::{self, IGNORE_DEPENDENCIES};
@@ -20,6 +20,7 @@ use super::membership::Group;
 use super::neighbours;
 use super::unit::Unit;
 use crate::installed::Identity;
+use crate::owned::{self, has_packages, ignored};
 
 /// Fields of its spec that are all written here.
 const WRITTEN: [&str; 6] =
@@ -38,13 +39,7 @@ pub(super) enum Existing {
 /// Looks for the one of a unit; where the watch shows none, in the cluster.
 pub(super) async fn find(unit: &Unit, context: &Context) -> Result<Existing, Error> {
     let name = unit.name();
-    let seen = match context.deployments.get(&ObjectRef::new(&name)) {
-        Some(seen) if !context.written.is_stale(&*seen) => Some(seen),
-        _ => {
-            let api: Api<BundleDeployment> = Api::all(context.client.clone());
-            api.get_opt(&name).await.map_err(Error::from)?.map(Arc::new)
-        }
-    };
+    let seen = owned::find(&name, (&context.deployments, &*context.written), &context.client).await?;
     Ok(match seen {
         None => Existing::Nothing,
         Some(seen) if seen.meta().deletion_timestamp.is_some() => Existing::Leaving,
@@ -68,20 +63,12 @@ pub(super) async fn apply(
     let says_more = live.is_some_and(|live| ignored(live) == Some("true"));
     let roles = roles(spec, group, neighbours::have_roles(unit, context));
     let secrets = pull_secrets(unit, spec, live.map(|live| &**live), context);
-    let mut body = desired(unit, (spec, group, roles, &secrets), (bundle, has_packages && !says_more));
+    let body = desired(unit, (spec, group, roles, &secrets), (bundle, has_packages && !says_more));
     if let Some(live) = live.filter(|live| is_applied(&body, live)) {
         return Ok(live.clone());
     }
-    match live {
-        // Not another one of that name.
-        Some(live) => body["metadata"]["uid"] = json!(live.uid()),
-        // Creates, or conflicts with one that the watch has not shown yet.
-        None => body["metadata"]["resourceVersion"] = json!("1"),
-    }
-    let api: Api<BundleDeployment> = Api::all(context.client.clone());
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    let written = api.patch(&unit.name(), &params, &Patch::Apply(body)).await.map_err(Error::from)?;
-    context.written.record(&written);
+    let live = live.map(|live| &**live);
+    let written = owned::apply(body, live, FIELD_MANAGER, (&context.client, &*context.written)).await?;
     let (namespace, package) = (&unit.namespace, &unit.package);
     tracing::info!(namespace, package, bundle = bundle.name, "BundleDeployment of a Subscription applied");
     Ok(Arc::new(written))
@@ -127,13 +114,8 @@ async fn merge(deployment: &BundleDeployment, mut patch: Value, context: &Contex
 /// Deletes it with all that it has installed, but for CustomResourceDefinitions.
 pub(super) async fn delete(deployment: &BundleDeployment, context: &Context) -> Result<(), Error> {
     let api: Api<BundleDeployment> = Api::all(context.client.clone());
-    let preconditions = Some(Preconditions { uid: deployment.uid(), resource_version: None });
-    let params = DeleteParams { preconditions, ..DeleteParams::background() };
-    match api.delete(&deployment.name_any(), &params).await.map_err(Error::from) {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-        Err(error) => Err(error),
-    }
+    let preconditions = Preconditions { uid: deployment.uid(), resource_version: None };
+    owned::delete(&api, &deployment.name_any(), preconditions).await
 }
 
 /// Names of the Secrets by which images of a CatalogSource of the same namespace are pulled: the operator's own may need them too. Nothing
@@ -199,15 +181,6 @@ fn is_applied(body: &Value, live: &BundleDeployment) -> bool {
     WRITTEN.iter().all(|field| body["spec"][field] == spec[field])
         && body["metadata"]["annotations"].as_object().is_some_and(|wanted| wanted.iter().all(has))
         && body["metadata"]["annotations"].get(IGNORE_DEPENDENCIES).is_some() == has_packages(live)
-}
-
-/// Whether the packages that its bundle depends on were found installed.
-pub(super) fn has_packages(live: &BundleDeployment) -> bool {
-    ignored(live) == Some(names::PACKAGES)
-}
-
-fn ignored(live: &BundleDeployment) -> Option<&str> {
-    live.annotations().get(IGNORE_DEPENDENCIES).map(String::as_str)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Patch, PatchParams, Preconditions};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
@@ -37,6 +37,7 @@ use super::membership::Membership;
 use super::stage::{Seen, Stage};
 use super::unit::{Unit, within};
 use super::{bundles, components, deployment, neighbours};
+use crate::owned;
 
 /// Why a pass ended early. The next one starts over from what is in the cluster.
 #[derive(Debug, thiserror::Error)]
@@ -368,12 +369,8 @@ impl Pass {
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
     {
         // By its version: an answer that was written meanwhile is not lost.
-        let preconditions = Some(Preconditions { uid: object.uid(), resource_version: object.resource_version() });
-        let params = DeleteParams { preconditions, ..DeleteParams::background() };
-        match api.delete(&object.name_any(), &params).await.map_err(api::Error::from) {
-            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
-            _ => Ok(()),
-        }
+        let preconditions = Preconditions { uid: object.uid(), resource_version: object.resource_version() };
+        owned::delete(api, &object.name_any(), preconditions).await
     }
 
     fn plan_api(&self) -> Api<InstallPlan> {

@@ -34,6 +34,7 @@ use crate::dependencies::Dependent;
 use crate::image;
 use crate::installed::Identity;
 use crate::outcome::Error;
+use crate::owned::has_packages;
 
 /// What became of it.
 #[derive(Default)]
@@ -193,7 +194,7 @@ async fn wanted(subscription: &Subscription, live: Option<&BundleDeployment>, co
     let seen = live.and_then(|live| Seen::of(live, &context.questions.state()));
     let kept = |failure, retry| {
         let bundle = seen.as_ref().map(|seen| seen.wanted.clone());
-        let has_packages = live.is_some_and(deployment::has_packages);
+        let has_packages = live.is_some_and(has_packages);
         Wanted { bundle, has_packages, failure, advice: None, retry }
     };
     if seen.as_ref().is_some_and(|seen| !seen.stage.is_open() && !has_failed(subscription, seen, context)) {
@@ -240,7 +241,7 @@ async fn wanted(subscription: &Subscription, live: Option<&BundleDeployment>, co
         Choice::Stay => {
             context.dependencies.forget(&dependent);
             let bundle = active.cloned().or_else(|| seen.as_ref().map(|seen| seen.wanted.clone()));
-            let has_packages = live.is_some_and(deployment::has_packages);
+            let has_packages = live.is_some_and(has_packages);
             Wanted { bundle, has_packages, failure: None, advice, retry: None }
         }
         Choice::Refused(message) => Wanted { advice, ..kept(Some(Failure::unsatisfiable(message)), None) },

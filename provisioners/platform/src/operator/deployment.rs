@@ -2,70 +2,33 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::reflector::ObjectRef;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, ResourceExt};
 use rukpak_crds::condition::{Conditions, INSTALLED};
 use rukpak_crds::config::API_ROLES;
 use rukpak_crds::{
     BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, ConditionStatus, ImageSource,
     PlatformOperator, PlatformOperatorSpec, PlatformOperatorStatus, names,
 };
-use rukpak_plan::owner::controller;
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use serde_json::{Map, Value, json};
 
 use super::source::{Chosen, Ignored};
-use super::standing::is_owner;
 use super::step::UpgradeState;
 use super::{Error, Outcome, Pass, report, source};
 use crate::outcome::class;
+use crate::owned::{Existing, classify, controlled_by};
 
 /// The field manager that OpenShift's manager writes with.
 pub(super) const FIELD_MANAGER: &str = "platformoperator";
-
-/// What has the name of the BundleDeployment.
-pub(super) enum Existing {
-    /// The one that was made for this PlatformOperator.
-    Ours(Arc<BundleDeployment>),
-    /// One that is on its way out. In words.
-    Leaving(String),
-    /// Somebody else's. In words.
-    Foreign(String),
-}
 
 /// Looks at what the watch has shown.
 pub(super) fn find(pass: &Pass) -> Option<Existing> {
     let deployment = pass.context.deployments.get(&ObjectRef::new(&pass.name))?;
     pass.context.unseen.remove(&pass.uid);
-    Some(classify(pass, deployment))
-}
-
-fn classify(pass: &Pass, deployment: Arc<BundleDeployment>) -> Existing {
-    let name = &pass.name;
-    if deployment.meta().deletion_timestamp.is_some() {
-        return Existing::Leaving(format!("Waiting until the BundleDeployment {name} is deleted"));
-    }
-    if is_owner(&deployment, &pass.uid) {
-        return Existing::Ours(deployment);
-    }
-    let owner = controller(&deployment.metadata);
-    match owner {
-        // Of an earlier PlatformOperator of the same name: garbage collection takes it.
-        Some(owner) if owner.kind == PlatformOperator::kind(&()) && owner.name == *name => Existing::Leaving(format!(
-            "Waiting until the BundleDeployment {name} of an earlier PlatformOperator is deleted"
-        )),
-        Some(owner) => Existing::Foreign(format!(
-            "BundleDeployment {name} exists and belongs to {} {}; it is left alone. Give this PlatformOperator another name",
-            owner.kind, owner.name
-        )),
-        None => Existing::Foreign(format!(
-            "BundleDeployment {name} exists and was not made for this PlatformOperator; it is left alone. Give this \
-             PlatformOperator another name; deleting the BundleDeployment would delete what it has installed"
-        )),
-    }
+    Some(classify(&*pass.operator, deployment))
 }
 
 /// What of its spec the PlatformOperator says otherwise, as a merge patch; `None` if nothing. Pure.
@@ -96,14 +59,9 @@ pub(super) async fn adjust(pass: &Pass, live: &BundleDeployment) -> Result<bool,
     let patch = json!({"metadata": {"resourceVersion": live.resource_version()}, "spec": spec});
     let set = api.patch(&pass.name, &params, &Patch::Merge(patch)).await;
     let set = set.map_err(api::Error::from).map_err(Error::Settings)?;
-    record(pass, &set);
+    pass.context.written.record(&set);
     // The definition of another release drops fields that it does not have: that must not hold up the rest.
     Ok(set.resource_version() != live.resource_version())
-}
-
-/// Remembers our write, so that no pass takes what the watch has shown before it for an edit.
-pub(super) fn record(pass: &Pass, deployment: &BundleDeployment) {
-    pass.context.written.record(deployment);
 }
 
 /// Notes what was chosen, then makes the BundleDeployment. `None` if the PlatformOperator is not what was seen any more.
@@ -136,7 +94,7 @@ pub(super) async fn create(pass: &mut Pass, chosen: Chosen) -> Result<Option<Out
     pass.context.unseen.add(&pass.uid);
     Ok(Some(match api.create(&params, &deployment(pass, image, dependencies)).await.map_err(api::Error::from) {
         Ok(made) => {
-            record(pass, &made);
+            pass.context.written.record(&made);
             Outcome::Deployed { deployment: Arc::new(made), upgrade: UpgradeState::taken() }
         }
         Err(error) if error.is_conflict() => {
@@ -165,7 +123,7 @@ fn noted(pass: &Pass) -> PlatformOperatorStatus {
 /// The name is taken: by what we made and the watch has not shown yet, or by somebody else.
 fn existing(pass: &Pass, found: BundleDeployment) -> Outcome {
     pass.context.unseen.remove(&pass.uid);
-    match classify(pass, Arc::new(found)) {
+    match classify(&*pass.operator, Arc::new(found)) {
         Existing::Ours(deployment) => {
             pass.context.unseen.add(&pass.uid);
             Outcome::Deployed { deployment, upgrade: UpgradeState::default() }
@@ -205,14 +163,7 @@ fn deployment(pass: &Pass, image: String, dependencies: Ignored) -> BundleDeploy
     if let Some(ignored) = dependencies {
         deployment.metadata.annotations = Some([(names::IGNORE_DEPENDENCIES.to_owned(), ignored.to_owned())].into());
     }
-    deployment.metadata.owner_references = Some(vec![OwnerReference {
-        api_version: PlatformOperator::api_version(&()).into_owned(),
-        kind: PlatformOperator::kind(&()).into_owned(),
-        name: pass.name.clone(),
-        uid: pass.uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }]);
+    deployment.metadata.owner_references = Some(controlled_by(&*pass.operator));
     deployment
 }
 

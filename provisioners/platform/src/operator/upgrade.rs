@@ -13,7 +13,7 @@ use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use serde_json::json;
 
-use super::deployment::{self, FIELD_MANAGER, image};
+use super::deployment::{FIELD_MANAGER, image};
 use super::source::{Chosen, Ignored};
 use super::standing::{is_in_order, is_installed, is_refused};
 use super::step::{Step, UpgradeState};
@@ -277,7 +277,7 @@ async fn take(
     pass.write(status).await?;
     match point(pass, &old, &next, dependencies).await {
         Ok(deployment) => {
-            deployment::record(pass, &deployment);
+            pass.context.written.record(&deployment);
             pass.status.upgrade = Some(next);
             let upgrade = UpgradeState { step: Step::Taken, deprecations: Some(deprecations), retry: None };
             Ok(Outcome::Deployed { deployment: Arc::new(deployment), upgrade })

@@ -7,7 +7,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use rukpak_content::Digest;
 use rukpak_crds::names::SHOWN_RELEASE;
@@ -18,6 +17,7 @@ use serde_json::Value;
 
 use crate::cluster_extension::revisions::ActiveRevision;
 use crate::installed::Identity;
+use crate::owned::controlled_by;
 
 /// Label of a Secret: the set that names it.
 const REVISION_NAME_LABEL: &str = "olm.operatorframework.io/revision-name";
@@ -119,12 +119,6 @@ pub(super) fn set(
 pub(super) fn owned(mut secret: Secret, set: &ClusterObjectSet) -> Secret {
     secret.metadata.owner_references = Some(controlled_by(set));
     secret
-}
-
-/// The owner references of an object that `owner` controls.
-fn controlled_by(owner: &impl Resource<DynamicType = ()>) -> Vec<OwnerReference> {
-    let reference = owner.controller_owner_ref(&());
-    reference.map(|reference| OwnerReference { block_owner_deletion: Some(true), ..reference }).into_iter().collect()
 }
 
 /// What is being put into Secrets.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::context::{Context, FIELD_MANAGER};
 use super::shown::{self, PORT};
+use crate::owned::going_with;
 
 /// What OLM compares to know whether a Service is still as it made it. Where OLM runs again, it has to make it anew.
 const HASH: &str = "olm.service-spec-hash";
@@ -53,14 +54,10 @@ fn is_as_desired(live: &Service, host: &str) -> bool {
 
 /// Goes with the CatalogSource.
 fn desired(source: &CatalogSource, name: &str, host: &str) -> Value {
-    let owner = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-        "name": source.name_any(), "uid": source.uid(), "controller": false, "blockOwnerDeletion": false,
-    });
     json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "namespace": source.namespace(), "ownerReferences": [owner]},
+        "metadata": {"name": name, "namespace": source.namespace(), "ownerReferences": going_with(source)},
         "spec": {
             "type": "ExternalName",
             "externalName": host,

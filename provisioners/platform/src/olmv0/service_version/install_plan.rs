@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::super::membership::Group;
 use super::super::stage::{Seen, Stage};
+use crate::owned::going_with;
 
 /// So many InstallPlans of a BundleDeployment are kept.
 const KEPT: usize = 5;
@@ -82,14 +83,7 @@ fn body_of(
             "resourceVersion": "1",
             "labels": {MANAGED_LABEL: "true", component_label(&subscription.spec.name, &namespace): ""},
             "annotations": {DEPLOYMENT_UID: uid, PLANNED: key},
-            "ownerReferences": [{
-                "apiVersion": Subscription::api_version(&()),
-                "kind": Subscription::kind(&()),
-                "name": subscription.name_any(),
-                "uid": subscription.uid(),
-                "controller": false,
-                "blockOwnerDeletion": false,
-            }],
+            "ownerReferences": going_with(subscription),
         },
         "spec": {
             "clusterServiceVersionNames": [seen.wanted.name],

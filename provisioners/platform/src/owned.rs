@@ -1,0 +1,120 @@
+//! The BundleDeployments that objects of other kinds have made for them: whose one is, and how it is looked for, written and deleted.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Client, Resource, ResourceExt};
+use rukpak_crds::{BundleDeployment, names};
+use rukpak_plan::owner::controller;
+use rukpak_runtime::api::Error;
+use rukpak_runtime::status::WrittenVersions;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// What has the name of an object's BundleDeployment.
+pub(crate) enum Existing {
+    /// The one that was made for the object.
+    Ours(Arc<BundleDeployment>),
+    /// One that is on its way out. In words.
+    Leaving(String),
+    /// Somebody else's. In words.
+    Foreign(String),
+}
+
+/// Whose it is, seen from `object`. Pure.
+pub(crate) fn classify<K: Resource<DynamicType = ()>>(object: &K, deployment: Arc<BundleDeployment>) -> Existing {
+    let (kind, name) = (K::kind(&()), deployment.name_any());
+    if deployment.meta().deletion_timestamp.is_some() {
+        return Existing::Leaving(format!("Waiting until the BundleDeployment {name} is deleted"));
+    }
+    match controller(&deployment.metadata) {
+        Some(owner) if Some(&owner.uid) == object.meta().uid.as_ref() => Existing::Ours(deployment),
+        // Of an earlier object of the same name: garbage collection takes it.
+        Some(owner) if owner.kind == kind && owner.name == object.name_any() => {
+            Existing::Leaving(format!("Waiting until the BundleDeployment {name} of an earlier {kind} is deleted"))
+        }
+        Some(owner) => Existing::Foreign(format!(
+            "BundleDeployment {name} exists and belongs to {} {}; it is left alone. Give this {kind} another name",
+            owner.kind, owner.name
+        )),
+        None => Existing::Foreign(format!(
+            "BundleDeployment {name} exists and was not made for this {kind}; it is left alone. Give this {kind} another name; \
+             deleting the BundleDeployment would delete what it has installed"
+        )),
+    }
+}
+
+/// The name of the object of kind `K` that a BundleDeployment was made for.
+pub(crate) fn owner<K: Resource<DynamicType = ()>>(deployment: &BundleDeployment) -> Option<&str> {
+    let owner = controller(&deployment.metadata).filter(|owner| owner.kind == K::kind(&()));
+    owner.map(|owner| owner.name.as_str())
+}
+
+/// The reference of what is controlled by `owner`, and goes before it if that is deleted in the foreground.
+pub(crate) fn controlled_by(owner: &impl Resource<DynamicType = ()>) -> Vec<OwnerReference> {
+    let reference = owner.controller_owner_ref(&());
+    reference.map(|reference| OwnerReference { block_owner_deletion: Some(true), ..reference }).into_iter().collect()
+}
+
+/// The reference of what goes with `owner`, and is not controlled by it.
+pub(crate) fn going_with(owner: &impl Resource<DynamicType = ()>) -> Vec<OwnerReference> {
+    let (controller, block_owner_deletion) = (Some(false), Some(false));
+    let reference = owner.owner_ref(&());
+    reference.map(|reference| OwnerReference { controller, block_owner_deletion, ..reference }).into_iter().collect()
+}
+
+/// Looks for a BundleDeployment; where the watch shows none, or an older one than our last write made, in the cluster.
+pub(crate) async fn find(
+    name: &str,
+    (deployments, written): (&Store<BundleDeployment>, &WrittenVersions),
+    client: &Client,
+) -> Result<Option<Arc<BundleDeployment>>, Error> {
+    match deployments.get(&ObjectRef::new(name)) {
+        Some(seen) if !written.is_stale(&*seen) => Ok(Some(seen)),
+        _ => Ok(Api::all(client.clone()).get_opt(name).await?.map(Arc::new)),
+    }
+}
+
+/// Applies `body`: in place of `live`, or where nothing is. Refused as a conflict if that is not so any more.
+pub(crate) async fn apply(
+    mut body: Value,
+    live: Option<&BundleDeployment>,
+    field_manager: &str,
+    (client, written): (&Client, &WrittenVersions),
+) -> Result<BundleDeployment, Error> {
+    match live {
+        Some(live) => body["metadata"]["uid"] = json!(live.uid()),
+        // No object has this version: the patch is refused if there is one after all.
+        None => body["metadata"]["resourceVersion"] = json!("1"),
+    }
+    let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let api: Api<BundleDeployment> = Api::all(client.clone());
+    let made = api.patch(&name, &PatchParams::apply(field_manager).force(), &Patch::Apply(body)).await?;
+    written.record(&made);
+    Ok(made)
+}
+
+/// Deletes the very object that was seen. It is well if that is gone, or is another by now.
+pub(crate) async fn delete<K>(api: &Api<K>, name: &str, preconditions: Preconditions) -> Result<(), Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+    match api.delete(name, &params).await.map_err(Error::from) {
+        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether what a BundleDeployment depends on was found installed in packages when it was written.
+pub(crate) fn has_packages(live: &BundleDeployment) -> bool {
+    ignored(live) == Some(names::PACKAGES)
+}
+
+/// What of its dependencies a BundleDeployment says that the controller leaves out.
+pub(crate) fn ignored(live: &BundleDeployment) -> Option<&str> {
+    live.annotations().get(names::IGNORE_DEPENDENCIES).map(String::as_str)
+}
