@@ -61,7 +61,6 @@ impl Asked {
     }
 }
 
-/// The object as it is.
 fn about(request: &Request) -> Option<ObjectReference> {
     let metadata = request.old_object.get("metadata")?;
     let text = |field: &str| metadata.get(field).and_then(|value| value.as_str()).map(str::to_owned);

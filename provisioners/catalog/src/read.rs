@@ -66,7 +66,6 @@ pub enum Error {
         /// Relative to the catalog; the catalog's own path for its root.
         path: String,
         /// Why.
-        #[source]
         source: std::io::Error,
     },
     /// The catalog is no folder.
@@ -110,7 +109,6 @@ pub enum Error {
         /// Where.
         place: yaml::Position,
         /// What is wrong.
-        #[source]
         source: document::Error,
     },
     /// A file that does not look like a part of a catalog by its name could not be read as one.
@@ -119,7 +117,6 @@ pub enum Error {
         /// The file.
         file: Arc<str>,
         /// What is wrong with it.
-        #[source]
         source: Box<Error>,
     },
     /// Larger than a limit allows.

@@ -37,7 +37,6 @@ pub enum Error {
         /// Its root.
         path: PathBuf,
         /// Why.
-        #[source]
         source: rukpak_store::Error,
     },
     /// The bucket cannot be used.
@@ -61,7 +60,6 @@ pub enum Error {
         /// Its path.
         path: PathBuf,
         /// Why.
-        #[source]
         source: io::Error,
     },
     /// The folder of attempts cannot be used.
@@ -70,7 +68,6 @@ pub enum Error {
         /// Its path.
         path: PathBuf,
         /// Why.
-        #[source]
         source: io::Error,
     },
     /// The path of this program is needed to run children of it.

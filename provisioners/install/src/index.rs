@@ -40,7 +40,6 @@ impl Index {
         lock(&self.bundles).set(&bundle.name_any(), controllers.map(|owner| owner.uid.clone()).collect());
     }
 
-    /// The Bundle is gone.
     pub(crate) fn bundle_gone(&self, name: &str) {
         lock(&self.bundles).set(name, BTreeSet::new());
     }
@@ -87,7 +86,6 @@ impl Index {
         before.unwrap_or_default() != plan.spec.approval
     }
 
-    /// The Plan is gone.
     pub(crate) fn plan_gone(&self, name: &str) {
         lock(&self.plans).set(name, BTreeSet::new());
         lock(&self.answers).remove(name);

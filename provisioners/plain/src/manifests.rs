@@ -46,7 +46,6 @@ pub enum Error {
         /// The file.
         file: Arc<str>,
         /// What is wrong with it.
-        #[source]
         source: Box<Error>,
     },
     /// A file is neither YAML nor JSON, or past a limit.
@@ -58,7 +57,6 @@ pub enum Error {
         /// Where it stands.
         origin: Origin,
         /// What is wrong with it.
-        #[source]
         source: object::Error,
     },
     /// The `items` of a List are not a list.

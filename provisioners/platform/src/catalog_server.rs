@@ -37,7 +37,6 @@ use super::metrics;
 pub(crate) const SERVICE: &str = "catalogd-service";
 /// The Service that Prometheus reaches us by, as it reached operator-controller.
 const METRICS_SERVICE: &str = "operator-controller-service";
-/// The Secret with the certificate.
 const CERTIFICATE_SECRET: &str = "catalogd-service-cert";
 /// The Secret whose `ca.crt` clients trust.
 const AUTHORITY_SECRET: &str = "catalogd-ca";

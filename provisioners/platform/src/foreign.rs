@@ -150,7 +150,6 @@ pub struct ClusterRelease {
     /// `Completed`, or `Partial`; only in the history.
     #[serde(default)]
     pub state: String,
-    /// Its version.
     #[serde(default)]
     pub version: String,
 }

@@ -16,11 +16,7 @@ pub enum Error {
     Read(#[from] registries::Error),
     /// It is not what it should be.
     #[error("{} (--registry-auth-file) cannot be used", path.display())]
-    Parse {
-        path: PathBuf,
-        #[source]
-        source: PullSecretError,
-    },
+    Parse { path: PathBuf, source: PullSecretError },
 }
 
 /// The logins as the file has them, or had them when it was last in order.

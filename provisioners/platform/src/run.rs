@@ -67,7 +67,6 @@ pub enum Error {
         /// Its path.
         path: PathBuf,
         /// Why.
-        #[source]
         source: io::Error,
     },
     /// What is stored of ClusterCatalogs cannot be used.

@@ -77,7 +77,6 @@ pub enum Error {
         /// The file.
         file: Arc<str>,
         /// What is wrong in it.
-        #[source]
         source: Box<ObjectsError>,
     },
     /// There is no CSV. The text is the reference's.
@@ -119,7 +118,6 @@ pub enum ObjectsError {
         /// Where it stands.
         origin: Origin,
         /// The field.
-        #[source]
         source: FieldError,
     },
     /// A CRD has a field of a wrong type or no name.
@@ -128,7 +126,6 @@ pub enum ObjectsError {
         /// Where it stands.
         origin: Origin,
         /// What is wrong with it.
-        #[source]
         source: crd::Error,
     },
 }

@@ -82,7 +82,6 @@ pub enum Error {
         /// The file.
         file: &'static str,
         /// What is wrong in it.
-        #[source]
         source: FieldError,
     },
     /// The CSV's annotation `olm.properties` is no JSON list.

@@ -93,7 +93,6 @@ pub enum Error {
         /// The CSV.
         origin: Origin,
         /// What is wrong in it.
-        #[source]
         source: FieldError,
     },
     /// A CRD that is converted keeps unknown fields. The text is the reference's.
@@ -107,7 +106,6 @@ pub enum Error {
         /// What it is made from.
         origin: Origin,
         /// What is wrong with it.
-        #[source]
         source: object::Error,
     },
     /// A part of the CSV has no JSON form.
@@ -116,7 +114,6 @@ pub enum Error {
         /// What it is made from.
         origin: Origin,
         /// The cause.
-        #[source]
         source: serde_json::Error,
     },
     /// The objects would be too many or too large.

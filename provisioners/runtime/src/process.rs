@@ -53,7 +53,6 @@ pub enum Error {
         /// The flag that names it.
         flag: &'static str,
         /// Why.
-        #[source]
         source: io::Error,
     },
     /// Leader election cannot begin.

@@ -45,7 +45,6 @@ pub enum Error {
         /// The flag.
         flag: &'static str,
         /// Why.
-        #[source]
         source: io::Error,
     },
     /// The configuration of mirrors is wrong.
@@ -54,7 +53,6 @@ pub enum Error {
         /// Its path.
         path: PathBuf,
         /// Why.
-        #[source]
         source: mirrors::Error,
     },
     /// The image source cannot be set up.

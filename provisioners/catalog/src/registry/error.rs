@@ -42,7 +42,6 @@ pub enum Error {
         /// `host:port`.
         address: String,
         /// Why.
-        #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The server refused a call, or the answer broke off.

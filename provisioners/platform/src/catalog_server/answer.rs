@@ -23,7 +23,6 @@ enum Route {
     Metas,
 }
 
-/// The answer to a call.
 pub(super) fn answer(call: &Parts, content: &CatalogStore) -> io::Result<Response> {
     let Some((name, place)) = read(call.uri.path()) else {
         return Ok(text(StatusCode::NOT_FOUND, "404 page not found\n"));

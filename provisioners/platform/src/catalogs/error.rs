@@ -53,12 +53,7 @@ pub(crate) enum Error {
     },
     /// A configured catalog cannot be loaded.
     #[error("catalog {name} ({origin})")]
-    Load {
-        name: String,
-        origin: String,
-        #[source]
-        source: Arc<origin::Error>,
-    },
+    Load { name: String, origin: String, source: Arc<origin::Error> },
     /// A CatalogSource is not there, or not ready.
     #[error(transparent)]
     NotReady(#[from] NotReady),

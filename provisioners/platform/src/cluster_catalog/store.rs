@@ -28,11 +28,7 @@ const STAGE: &str = "stage-";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot write {}", path.display())]
-    Write {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
     #[error("the worker thread ended early")]
     Worker(#[source] tokio::task::JoinError),
 }

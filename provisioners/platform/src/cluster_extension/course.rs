@@ -32,7 +32,6 @@ type Candidates = BTreeMap<String, (Identity, Vec<Wish>)>;
 pub(super) struct Course {
     /// What its BundleDeployment installs.
     pub wanted: Identity,
-    /// What is noted on that.
     pub noted: Set,
     /// What is deprecated, if a catalog says.
     pub data: Option<Deprecations>,

@@ -53,9 +53,7 @@ struct Asked {
 pub(super) struct Wish {
     pub identity: Identity,
     pub bundle: Bundle,
-    /// Its catalog.
     pub catalog: String,
-    /// A channel that it is in.
     pub channel: String,
 }
 

@@ -83,7 +83,6 @@ pub(super) fn health(deployment: &BundleDeployment) -> Option<Condition> {
     deployment.status.as_ref()?.conditions.find(HEALTHY).cloned()
 }
 
-/// The status.
 pub(super) fn status(extension: &ClusterExtension, report: &Report, now: Timestamp) -> ClusterExtensionStatus {
     let old = extension.status.clone().unwrap_or_default();
     let mut writer = Writer { status: old, generation: extension.metadata.generation, now };

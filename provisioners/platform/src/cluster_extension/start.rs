@@ -46,7 +46,6 @@ impl Wake {
         }
     }
 
-    /// Of the extension of that name.
     pub fn extension(&self, name: &str) {
         // The receiver is dropped only when the process ends.
         let _ = self.objects.send(ObjectRef::new(name));

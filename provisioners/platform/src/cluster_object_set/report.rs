@@ -129,7 +129,6 @@ fn version(set: &ClusterObjectSet) -> String {
 /// What a condition says: its status, reason and message.
 type Said = (ConditionStatus, &'static str, String);
 
-/// The status.
 pub(super) fn status(set: &ClusterObjectSet, report: &Report, now: Timestamp) -> ClusterObjectSetStatus {
     let mut status = set.status.clone().unwrap_or_default();
     status.conditions.retain(|condition| OURS.contains(&condition.type_.as_str()));

@@ -45,13 +45,11 @@ use super::context::Context;
 
 /// The group of the API.
 const GROUP: &str = "packages.operators.coreos.com";
-/// Its version.
 const VERSION: &str = "v1";
 /// Its resource.
 const PLURAL: &str = "packagemanifests";
 /// The Service that the API server reaches us by.
 const SERVICE: &str = "rukpak-packages-service";
-/// The Secret with the certificate.
 const CERTIFICATE_SECRET: &str = "rukpak-packages-cert";
 const CERTIFICATE_LIFETIME: Duration = Duration::from_hours(24 * 90);
 /// What the listener allows. The API server keeps idle connections for 90 seconds: were we first, a call on its way would be lost.

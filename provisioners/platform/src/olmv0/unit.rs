@@ -30,7 +30,6 @@ impl Unit {
         (deployment.name_any() == unit.name() && !is_controlled).then_some(unit)
     }
 
-    /// What a Subscription is for.
     pub fn of_subscription(subscription: &Subscription) -> Self {
         Self { namespace: subscription.namespace().unwrap_or_default(), package: subscription.spec.name.clone() }
     }

@@ -29,7 +29,6 @@ pub enum Error {
         /// The first name.
         name: String,
         /// Why.
-        #[source]
         source: rcgen::Error,
     },
     /// The clock is outside what a certificate can say.

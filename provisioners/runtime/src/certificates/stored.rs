@@ -49,7 +49,6 @@ pub(crate) enum Unusable {
         /// The entry.
         entry: &'static str,
         /// Why.
-        #[source]
         source: identity::Error,
     },
     /// A client would refuse it: another authority, another name, or expired.

@@ -23,7 +23,6 @@ enum Error {
         /// The file.
         path: PathBuf,
         /// Why.
-        #[source]
         source: io::Error,
     },
     /// They are no certificate and key that belong together. While they are being swapped that is so for a moment.
@@ -32,7 +31,6 @@ enum Error {
         /// The folder.
         folder: PathBuf,
         /// Why.
-        #[source]
         source: identity::Error,
     },
     /// TLS cannot be set up with it.

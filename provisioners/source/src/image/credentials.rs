@@ -36,7 +36,6 @@ pub enum PullSecretError {
     },
 }
 
-/// A login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Login {
     pub(super) username: String,

@@ -62,7 +62,6 @@ struct Kind {
     kind: Option<String>,
 }
 
-/// The bundle at a place.
 pub(super) fn read(content: &Content, place: &Place, extent: Extent) -> io::Result<Bundle> {
     let spot = find(content.catalog(), place).ok_or(io::ErrorKind::NotFound)?;
     let json = content.bundle(&spot.package.name, &spot.bundle.name)?;

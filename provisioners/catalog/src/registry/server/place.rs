@@ -25,7 +25,6 @@ pub(super) struct Spot<'c> {
     pub(super) bundle: &'c Bundle,
 }
 
-/// What is at a place.
 pub(super) fn find<'c>(catalog: &'c Catalog, place: &Place) -> Option<Spot<'c>> {
     let package = catalog.packages.get(&place.package)?;
     let channel = package.channels.get(&place.channel)?;
@@ -61,7 +60,6 @@ pub(super) fn after(catalog: &Catalog, last: Option<&Place>) -> Option<Place> {
     })
 }
 
-/// The package of this name.
 pub(super) fn package<'c>(catalog: &'c Catalog, name: &str) -> Result<&'c Package, Status> {
     catalog.packages.get(name).ok_or_else(|| Status::unknown(format!("package {name:?} not found")))
 }
@@ -74,7 +72,6 @@ pub(super) fn named(catalog: &Catalog, package_name: &str, channel_name: &str, n
     found.ok_or_else(|| Status::unknown(missing()))
 }
 
-/// The head of a channel.
 pub(super) fn head(catalog: &Catalog, package_name: &str, channel_name: &str) -> Result<Place, Status> {
     let (package, channel) = channel(catalog, package_name, channel_name)?;
     let name = graph::head(channel).map_err(|error| Status::unknown(error.to_string()))?;
