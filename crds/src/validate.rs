@@ -342,6 +342,31 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn only_names_become_parts_of_paths() {
+        for name in ["a", "a-b.c1", "things.example.com", &"a".repeat(253)] {
+            assert!(is_name(name), "{name}");
+        }
+        for text in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "../secrets/x",
+            "a?watch=1",
+            "a#b",
+            "a b",
+            "A",
+            "a%2Fb",
+            "-a",
+            "a.",
+            "a\n",
+            &"a".repeat(254),
+        ] {
+            assert!(!is_name(text), "{text}");
+        }
+    }
+
     fn read(value: Value) -> Result<Source, String> {
         source(&serde_json::from_value(value).unwrap()).map_err(|findings| findings.to_string())
     }

@@ -16,6 +16,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::core::{GroupVersionKind, PartialObjectMeta};
 use kube::{Api, Client, Resource as _};
 use rukpak_crd_upgrade::{ObjectCheck, SAFE_UPGRADE_ANNOTATION};
+use rukpak_crds::validate::is_name;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -312,46 +313,5 @@ impl Reads for Cluster {
         Box::pin(async move {
             self.ask(user, attributes).await.map_err(|error| Error::Access(user.username.clone(), Box::new(error)))
         })
-    }
-}
-
-/// Whether it can be the name of an object, and so a part of a path: a DNS subdomain.
-fn is_name(text: &str) -> bool {
-    let is_label = |label: &str| {
-        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        label.bytes().all(|byte| is_letter(byte) || byte == b'-')
-            && label.bytes().next().is_some_and(is_letter)
-            && label.bytes().next_back().is_some_and(is_letter)
-    };
-    text.len() <= 253 && text.split('.').all(is_label)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_name;
-
-    #[test]
-    fn only_names_become_parts_of_paths() {
-        for name in ["a", "a-b.c1", "things.example.com", &"a".repeat(253)] {
-            assert!(is_name(name), "{name}");
-        }
-        for text in [
-            "",
-            ".",
-            "..",
-            "a/b",
-            "../secrets/x",
-            "a?watch=1",
-            "a#b",
-            "a b",
-            "A",
-            "a%2Fb",
-            "-a",
-            "a.",
-            "a\n",
-            &"a".repeat(254),
-        ] {
-            assert!(!is_name(text), "{text}");
-        }
     }
 }

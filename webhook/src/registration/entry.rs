@@ -58,22 +58,31 @@ fn of_config_maps(client: &Value, namespace: &str) -> Value {
     let names = PUBLISHED.map(|name| format!("'{name}'")).join(", ");
     // Where a collection is deleted the request has no name.
     let object = "(request.operation == 'DELETE' ? oldObject : object)";
+    let conditions = json!([{
+        "name": "not-published-by-the-cluster",
+        "expression": format!("!({object}.metadata.name in [{names}])"),
+    }]);
+    let rules = json!([{
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "DELETE"],
+        "resources": ["configmaps"], "scope": "Namespaced",
+    }]);
+    let mut entry = entry(CONFIG_MAP_WEBHOOK, client, &conditions, &rules);
+    entry["namespaceSelector"] = json!({"matchLabels": {NAME_LABEL: namespace}});
+    entry
+}
+
+/// An entry that fails closed.
+fn entry(name: &str, client: &Value, conditions: &Value, rules: &Value) -> Value {
     json!({
-        "name": CONFIG_MAP_WEBHOOK,
+        "name": name,
         "admissionReviewVersions": ["v1"],
         "clientConfig": client,
         "failurePolicy": "Fail",
-        "matchConditions": [{
-            "name": "not-published-by-the-cluster",
-            "expression": format!("!({object}.metadata.name in [{names}])"),
-        }],
+        "matchConditions": conditions,
         "matchPolicy": "Equivalent",
-        "namespaceSelector": {"matchLabels": {NAME_LABEL: namespace}},
+        "namespaceSelector": {},
         "objectSelector": {},
-        "rules": [{
-            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "DELETE"],
-            "resources": ["configmaps"], "scope": "Namespaced",
-        }],
+        "rules": rules,
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": 10,
     })
@@ -100,25 +109,15 @@ fn of_deployments(client: &Value, asked: &Asked) -> Value {
     let is_other = format!("request.userInfo.username != {}", json!(asked.controller));
 
     // API servers leave an empty subresource out of the request.
-    json!({
-        "name": DEPLOYMENT_WEBHOOK,
-        "admissionReviewVersions": ["v1"],
-        "clientConfig": client,
-        "failurePolicy": "Fail",
-        "matchConditions": [{
-            "name": "decides-what-is-installed",
-            "expression": format!("has(request.subResource) && request.subResource == 'status' ? {is_other} : ({is_asked})"),
-        }],
-        "matchPolicy": "Equivalent",
-        "namespaceSelector": {},
-        "objectSelector": {},
-        "rules": [{
-            "apiGroups": ["core.rukpak.io"], "apiVersions": ["v1alpha1"], "operations": ["CREATE", "UPDATE"],
-            "resources": ["bundledeployments", "bundledeployments/status"], "scope": "Cluster",
-        }],
-        "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": 10,
-    })
+    let conditions = json!([{
+        "name": "decides-what-is-installed",
+        "expression": format!("has(request.subResource) && request.subResource == 'status' ? {is_other} : ({is_asked})"),
+    }]);
+    let rules = json!([{
+        "apiGroups": ["core.rukpak.io"], "apiVersions": ["v1alpha1"], "operations": ["CREATE", "UPDATE"],
+        "resources": ["bundledeployments", "bundledeployments/status"], "scope": "Cluster",
+    }]);
+    entry(DEPLOYMENT_WEBHOOK, client, &conditions, &rules)
 }
 
 /// Fails closed, and asks about nothing but what somebody needs: all else is deleted without the webhook, and so is what has lost its
@@ -133,26 +132,16 @@ fn of_needed(client: &Value) -> Value {
             "apiGroups": [group], "apiVersions": [version], "operations": ["DELETE"], "resources": [resource], "scope": "Cluster",
         })
     };
-    json!({
-        "name": NEEDED_WEBHOOK,
-        "admissionReviewVersions": ["v1"],
-        "clientConfig": client,
-        "failurePolicy": "Fail",
-        "matchConditions": [
-            {"name": "is-needed", "expression": format!("{is_needed} && !({is_said})")},
-            {"name": "has-an-owner", "expression": format!("!(request.userInfo.username in [{collectors}])")},
-        ],
-        "matchPolicy": "Equivalent",
-        "namespaceSelector": {},
-        "objectSelector": {},
-        "rules": [
-            rule("core.rukpak.io", "v1alpha1", "bundledeployments"),
-            rule("platform.openshift.io", "v1alpha1", "platformoperators"),
-            rule("olm.operatorframework.io", "v1", "clusterextensions"),
-        ],
-        "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": 10,
-    })
+    let conditions = json!([
+        {"name": "is-needed", "expression": format!("{is_needed} && !({is_said})")},
+        {"name": "has-an-owner", "expression": format!("!(request.userInfo.username in [{collectors}])")},
+    ]);
+    let rules = json!([
+        rule("core.rukpak.io", "v1alpha1", "bundledeployments"),
+        rule("platform.openshift.io", "v1alpha1", "platformoperators"),
+        rule("olm.operatorframework.io", "v1", "clusterextensions"),
+    ]);
+    entry(NEEDED_WEBHOOK, client, &conditions, &rules)
 }
 
 /// Whether the entries are there with all that they should say. Further fields are of API servers that know more than we.

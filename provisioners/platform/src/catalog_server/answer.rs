@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use rukpak_catalog::served::Filter;
+use rukpak_crds::validate::is_name;
 use rukpak_runtime::reply::{self, Content};
 use url::form_urlencoded;
 
@@ -32,7 +33,7 @@ pub(super) fn answer(call: &Parts, content: &CatalogStore) -> io::Result<Respons
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(response);
     }
-    if !is_subdomain(name) {
+    if !is_name(name) {
         return Ok((StatusCode::BAD_REQUEST, format!("invalid catalog name: {NOT_A_SUBDOMAIN}\n")).into_response());
     }
     let filter = match place {
@@ -141,11 +142,3 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 const NOT_A_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
                                start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
                                '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-
-fn is_subdomain(name: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_label = |label: &str| {
-        !label.is_empty() && label.bytes().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(is_label)
-}
