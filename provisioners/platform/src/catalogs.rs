@@ -74,8 +74,9 @@ enum Held {
 
 pub(crate) struct Catalogs {
     configured: Vec<Configured>,
-    sources: Sources,
-    cluster: ClusterCatalogs,
+    /// CatalogSources, and whether the cluster has any.
+    pub sources: Sources,
+    pub cluster: ClusterCatalogs,
     require_digests: bool,
     loader: Arc<Loader>,
     logins: Arc<Logins>,
@@ -127,15 +128,6 @@ impl Catalogs {
     /// Returns when a catalog can be had again that could not.
     pub async fn recovered(&self) {
         self.news.notified().await;
-    }
-
-    /// CatalogSources, and whether the cluster has any.
-    pub fn sources(&self) -> &Sources {
-        &self.sources
-    }
-
-    pub fn cluster(&self) -> &ClusterCatalogs {
-        &self.cluster
     }
 
     /// The package `name` of the catalog of the highest priority that is `wanted` and has it. One that cannot be asked is an error, not a
@@ -250,7 +242,7 @@ impl Catalogs {
         match wanted {
             Wanted::Named(name) => Error::UnknownCatalog { name: name.to_owned(), known: self.names() },
             Wanted::Origin(name) => Error::Left { name: name.to_owned(), known: self.names() },
-            Wanted::Any => Error::NoCatalog(match self.sources.names().first() {
+            Wanted::Any => Error::NoCatalog(match self.sources.names.first() {
                 Some(source) => format!("install OLM with the CatalogSource {source}"),
                 None => "a CatalogSource of OLM with --catalog-source".to_owned(),
             }),
@@ -276,7 +268,7 @@ impl Catalogs {
 
     fn names(&self) -> Vec<String> {
         let configured = self.configured.iter().map(|configured| configured.catalog.name.clone());
-        configured.chain(self.sources.names().iter().map(ToString::to_string)).chain(self.cluster.names()).collect()
+        configured.chain(self.sources.names.iter().map(ToString::to_string)).chain(self.cluster.names()).collect()
     }
 
     async fn configured(&self, configured: &Configured) -> Result<Arc<Catalog>, Error> {

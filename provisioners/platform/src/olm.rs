@@ -17,7 +17,7 @@ use super::catalogs::{Catalogs, ClusterCatalogs};
 use super::cluster_catalog::CatalogLogins;
 use super::cluster_catalog::store::CatalogStore;
 use super::cluster_extension::Wake;
-use super::cluster_object_set::{self, Sets};
+use super::cluster_object_set::Sets;
 use super::dependencies::Dependencies;
 use super::events::Events;
 use super::follow::{Optional, all_of};
@@ -33,8 +33,8 @@ pub(crate) struct Extensions {
     /// Cancelled when it is known which ClusterExtensions there are.
     known: CancellationToken,
     requests: UnboundedReceiver<ObjectRef<ClusterExtension>>,
-    wake: Wake,
-    sets: Sets,
+    pub wake: Wake,
+    pub sets: Sets,
 }
 
 /// What the controllers stand on.
@@ -84,14 +84,6 @@ impl Extensions {
         either(&self.known, &self.followed.refused)
     }
 
-    pub fn wake(&self) -> Wake {
-        self.wake.clone()
-    }
-
-    pub fn sets(&self) -> cluster_object_set::Wake {
-        self.sets.wake()
-    }
-
     /// Begins with all kinds.
     pub fn start(self, process: &mut Process, parts: Parts) {
         let Parts {
@@ -113,7 +105,7 @@ impl Extensions {
         } = parts;
         let (catalogs, listed, known) = (self.catalogs, self.listed, self.known);
         let told = (written.clone(), events.clone());
-        let sets = self.sets.store();
+        let sets = self.sets.followed.store.clone();
         self.sets.start(process, (client.clone(), system_namespace), (deployments.clone(), filled.clone()), told);
         let of_extensions = Arc::new(cluster_extension::Context {
             client: client.clone(),

@@ -18,7 +18,8 @@ pub(crate) struct ContentGate {
     policies: Api<ContentPolicy>,
     /// Whether images are refused that no rule covers.
     closed: bool,
-    verdicts: Arc<Verdicts>,
+    /// What is said of images.
+    pub verdicts: Arc<Verdicts>,
 }
 
 /// What was last said of images, by their references.
@@ -70,11 +71,6 @@ impl ContentGate {
     /// Asks `client`. Nothing is sent yet.
     pub fn new(client: Client, closed: bool) -> Arc<Self> {
         Arc::new(Self { policies: Api::all(client), closed, verdicts: Arc::default() })
-    }
-
-    /// What is said of images.
-    pub fn verdicts(&self) -> Arc<Verdicts> {
-        self.verdicts.clone()
     }
 
     async fn judge(

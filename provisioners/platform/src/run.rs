@@ -162,7 +162,7 @@ struct Loading {
 
 impl Loading {
     fn new(options: &Options, egress: Egress, spool: &Path, gate: Arc<ContentGate>) -> Result<Self, Error> {
-        let verdicts = gate.verdicts();
+        let verdicts = gate.verdicts.clone();
         let (puller, pem) = options.registries.puller(&egress, spool.to_owned(), origin::limits())?;
         let puller = Arc::new(puller);
         let logins = Logins::open(options.registry_auth_file.clone())?;
@@ -218,9 +218,9 @@ fn work(
         operators: sender,
         cluster_operator: Arc::new(Notify::new()),
         counted: Arc::new(Notify::new()),
-        extensions: olm.wake(),
-        sets: olm.sets(),
-        subscribed: facade.wake(),
+        extensions: olm.wake.clone(),
+        sets: olm.sets.wake.clone(),
+        subscribed: facade.wake.clone(),
     };
     let plans = Streams::<Plan>::selected(client.clone(), INSTALLED_FOR);
     let dependencies = dependencies((&deployments.store, &operators.store, &plans.store), &wake);

@@ -24,7 +24,8 @@ const PREFIX: &str = "ClusterCatalog/";
 pub(crate) struct ClusterCatalogs {
     objects: Store<ClusterCatalog>,
     content: Arc<CatalogStore>,
-    known: CancellationToken,
+    /// Cancelled when it is known which there are, or that they cannot be looked at.
+    pub known: CancellationToken,
 }
 
 /// What a status calls a ClusterCatalog.
@@ -46,11 +47,6 @@ impl ClusterCatalogs {
     /// `known` is cancelled when it is known which there are, or that they cannot be looked at.
     pub fn new(objects: Store<ClusterCatalog>, content: Arc<CatalogStore>, known: CancellationToken) -> Self {
         Self { objects, content, known }
-    }
-
-    /// Cancelled when it is known which there are, or that they cannot be looked at.
-    pub fn known(&self) -> &CancellationToken {
-        &self.known
     }
 
     /// What a status calls each of them.

@@ -53,12 +53,13 @@ pub(crate) enum NotReady {
 
 /// The CatalogSources that are asked.
 pub(crate) struct Sources {
-    names: Vec<CatalogSourceName>,
+    /// In the order of the flags.
+    pub names: Vec<CatalogSourceName>,
     authorities: Authorities,
     store: Store<CatalogSource>,
     served: AtomicBool,
     /// Cancelled when it is known whether they are served, and which there are, or why that cannot be known.
-    known: CancellationToken,
+    pub known: CancellationToken,
     cached: HashMap<(String, String), Cached<Listed, Revision, Error>>,
     /// Why the watch over them does not work, if it does not.
     trouble: Mutex<Option<String>>,
@@ -69,7 +70,8 @@ pub(crate) struct Sources {
 /// A catalog as a server lists it, and packages with what it says of them beside their bundles: asked for once each.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
-    catalog: Catalog,
+    /// What the server lists, without what it says of packages beside their bundles.
+    pub catalog: Catalog,
     packages: Mutex<HashMap<String, Arc<Details>>>,
 }
 
@@ -129,11 +131,6 @@ impl Sources {
             Ok(_) => self.cached.get(&(source.namespace.clone(), source.name.clone())).and_then(Cached::is_loaded),
             Err(_) => Some(false),
         })
-    }
-
-    /// In the order of the flags.
-    pub fn names(&self) -> &[CatalogSourceName] {
-        &self.names
     }
 
     /// In the order in which they are asked: by `spec.priority`, the highest first, as OLM prefers them; those of one priority, and those
@@ -234,11 +231,6 @@ impl Sources {
         };
         revision(&object).map_err(|state| NotReady::Connection { namespace, name, state })
     }
-
-    /// Cancelled when it is known whether they are served, and which there are, or why that cannot be known.
-    pub fn known(&self) -> &CancellationToken {
-        &self.known
-    }
 }
 
 /// The revision of a CatalogSource that is ready; else what its connection is.
@@ -274,11 +266,6 @@ impl Listed {
         // One that is not answered holds up nobody who asks for another.
         let details = self.details(package, news);
         details.get(None, async || Ok((server.detailed(known.clone()).await?, ()))).await.map(Some)
-    }
-
-    /// What the server lists, without what it says of packages beside their bundles.
-    pub fn catalog(&self) -> &Catalog {
-        &self.catalog
     }
 
     /// Whether both list the same.

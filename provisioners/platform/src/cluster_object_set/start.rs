@@ -53,9 +53,9 @@ impl Wake {
 
 /// The kind, not followed yet, and what asks for reconciles.
 pub(crate) struct Sets {
-    followed: Optional<ClusterObjectSet>,
+    pub followed: Optional<ClusterObjectSet>,
     requests: UnboundedReceiver<ObjectRef<ClusterObjectSet>>,
-    wake: Wake,
+    pub wake: Wake,
 }
 
 impl Sets {
@@ -64,15 +64,6 @@ impl Sets {
         let (objects, requests) = unbounded_channel();
         let wake = Wake { sets: followed.store.clone(), objects };
         Self { followed, requests, wake }
-    }
-
-    /// All of them, as last seen.
-    pub fn store(&self) -> Store<ClusterObjectSet> {
-        self.followed.store.clone()
-    }
-
-    pub fn wake(&self) -> Wake {
-        self.wake.clone()
     }
 
     /// Begins, when `filled` says that all BundleDeployments are known.

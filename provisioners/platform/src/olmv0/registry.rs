@@ -120,7 +120,7 @@ impl Server {
         sources.sort_by_key(|source| source.name_any() == wanted);
         let missing = || format!("namespace {namespace} has no CatalogSource {wanted} with an image");
         let source = sources.pop().ok_or_else(|| Refusal::NotFound(missing()))?;
-        match self.context.catalogs.known().content(&(namespace.to_owned(), source.name_any())) {
+        match self.context.catalogs.known.content(&(namespace.to_owned(), source.name_any())) {
             Some(Content::Image { shown: Some(content), .. }) => Ok(content),
             Some(_) => {
                 Err(Refusal::Unavailable(format!("there is no room to serve CatalogSource {wanted} of {namespace}")))

@@ -44,7 +44,7 @@ const CONCURRENCY: u16 = 16;
 /// All kinds, not followed yet.
 pub(crate) struct Facade {
     kinds: Kinds,
-    wake: Wake,
+    pub wake: Wake,
     subscriptions: UnboundedReceiver<ObjectRef<Subscription>>,
     deployments: UnboundedReceiver<ObjectRef<BundleDeployment>>,
     sources: UnboundedReceiver<ObjectRef<CatalogSource>>,
@@ -92,10 +92,6 @@ impl Facade {
             configs: to_configs,
         };
         Self { kinds, wake, subscriptions, deployments, sources, groups, configs }
-    }
-
-    pub fn wake(&self) -> Wake {
-        self.wake.clone()
     }
 
     /// Begins with all kinds, once OLM does not run.
@@ -273,7 +269,7 @@ fn of_source(context: &Context, change: &Change<CatalogSource>) {
     if let Change::Present(source) | Change::Gone(source) = change {
         let key = (source.namespace().unwrap_or_default(), source.name_any());
         if matches!(change, Change::Gone(_)) {
-            context.catalogs.known().forget(&key);
+            context.catalogs.known.forget(&key);
             for subscription in context.subscriptions.state() {
                 if subscription.spec.source_namespace == key.0 {
                     context.wake.subscription(&subscription);

@@ -204,12 +204,11 @@ async fn wanted(subscription: &Subscription, live: Option<&BundleDeployment>, co
     let is_visible = *space == context.global || Some(space) == subscription.namespace().as_ref();
     let key = (space.clone(), source.clone());
     let catalogs = &context.catalogs;
-    let package = match catalogs.known().health(&key) {
+    let package = match catalogs.known.health(&key) {
         Health::Ready { .. } if is_visible => {
-            match catalogs.known().package(&key, &subscription.spec.name, catalogs.news()).await {
+            match catalogs.known.package(&key, &subscription.spec.name, &catalogs.news).await {
                 Ok(package) => Some(package),
-                Err(error) => {
-                    let why = error.0;
+                Err(why) => {
                     let failure = Failure::prevented(format!("error using catalogsource {space}/{source}: {why}"));
                     return kept(Some(failure), Some(Class::Transient));
                 }
@@ -306,7 +305,7 @@ fn sources(subscription: &Subscription, context: &Context) -> Vec<(Arc<CatalogSo
     sources.sort_by_key(|source| (source.namespace(), source.name_any()));
     let health = |source: Arc<CatalogSource>| {
         let key = (source.namespace().unwrap_or_default(), source.name_any());
-        let health = context.catalogs.known().health(&key);
+        let health = context.catalogs.known.health(&key);
         (source, health)
     };
     sources.into_iter().map(health).collect()

@@ -149,7 +149,7 @@ async fn mark_dependents(context: Arc<Context>, extensions: CancellationToken) -
 
 /// Follows CatalogSources while the cluster has OLM.
 async fn follow_sources(writer: Writer<CatalogSource>, context: Arc<Context>) -> &'static str {
-    let sources = context.catalogs.sources();
+    let sources = &context.catalogs.sources;
     let writer = Mutex::new(writer);
     let work = || watch_sources(&writer, &context);
     let absent = || {
@@ -172,12 +172,12 @@ async fn follow_sources(writer: Writer<CatalogSource>, context: Arc<Context>) ->
 fn in_trouble(context: &Context, error: &watcher::Error) {
     let text = Chain(error).to_string();
     tracing::warn!(error = text, "cannot watch CatalogSources; trying again");
-    context.catalogs.sources().in_trouble(text);
+    context.catalogs.sources.in_trouble(text);
 }
 
 async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context) {
     let mut writer = writer.lock().await;
-    let sources = context.catalogs.sources();
+    let sources = &context.catalogs.sources;
     sources.set_served(true);
     let mut changes = pin!(changes(Api::all(context.client.clone()), watcher::Config::default(), &mut *writer));
     while let Some(change) = changes.next().await {
@@ -203,8 +203,8 @@ async fn watch_sources(writer: &Mutex<Writer<CatalogSource>>, context: &Context)
 /// Tells all who wait when the stores are filled. They cannot each ask the stores: of several that wait for one store of
 /// kube-runtime 5.0, only the last is woken.
 async fn filled(context: Arc<Context>, readiness: Arc<Readiness>) -> &'static str {
-    context.catalogs.sources().known().cancelled().await;
-    context.catalogs.cluster().known().cancelled().await;
+    context.catalogs.sources.known.cancelled().await;
+    context.catalogs.cluster.known.cancelled().await;
     if context.operators.wait_until_ready().await.is_ok() && context.deployments.wait_until_ready().await.is_ok() {
         context.filled.cancel();
         context.wake.aggregate();

@@ -19,13 +19,13 @@ use crate::logins::Logins;
 
 /// What CatalogSources have, and how it is read.
 pub(in crate::olmv0) struct Catalogs {
-    pub(super) known: Known,
+    pub known: Known,
     pub(super) loader: Arc<Loader>,
     pub(super) logins: Arc<Logins>,
     /// How often a server is asked for its list.
     pub(super) interval: Duration,
     /// Nobody waits for it: a pass over a Subscription tries again by itself.
-    news: Arc<Notify>,
+    pub news: Arc<Notify>,
     /// How images are shown to other clients, if they are.
     pub(super) shown: Option<Shown>,
 }
@@ -34,16 +34,6 @@ impl Catalogs {
     /// Nothing is read yet.
     pub fn new(loader: Arc<Loader>, logins: Arc<Logins>, interval: Duration, shown: Option<Shown>) -> Self {
         Self { known: Known::default(), loader, logins, interval, news: Arc::default(), shown }
-    }
-
-    /// What is known of a CatalogSource.
-    pub fn known(&self) -> &Known {
-        &self.known
-    }
-
-    /// Told when a package of a server can be had again.
-    pub fn news(&self) -> &Arc<Notify> {
-        &self.news
     }
 }
 
@@ -106,10 +96,6 @@ pub(in crate::olmv0) enum Health {
     Invalid(Problem),
 }
 
-/// Why a package cannot be looked up now. In words.
-#[derive(Debug)]
-pub(in crate::olmv0) struct PackageError(pub String);
-
 impl State {
     /// Nothing is known of what was asked for.
     pub fn nothing(asked: Asked) -> Self {
@@ -152,18 +138,13 @@ impl Known {
     }
 
     /// A package of it; `None` if it has none of that name.
-    pub async fn package(
-        &self,
-        key: &Key,
-        package: &str,
-        news: &Arc<Notify>,
-    ) -> Result<Option<Arc<Package>>, PackageError> {
+    pub async fn package(&self, key: &Key, package: &str, news: &Arc<Notify>) -> Result<Option<Arc<Package>>, String> {
         match self.content(key) {
-            None => Err(PackageError("it has not been read yet".to_owned())),
+            None => Err("it has not been read yet".to_owned()),
             Some(Content::Image { catalog, .. }) => Ok(catalog.packages.get(package).cloned().map(Arc::new)),
             Some(Content::Server { listed, server }) => {
                 let found = listed.package(package, &server, news).await;
-                found.map_err(|error| PackageError(Chain(&error).to_string()))
+                found.map_err(|error| Chain(&error).to_string())
             }
         }
     }

@@ -58,7 +58,7 @@ pub(super) async fn all(context: &Context, namespace: Option<&str>, named: Optio
                 items.extend(wanted.map(|name| Item { source: source.clone(), held: held(name) }));
             }
             Some(Content::Server { listed, server }) => {
-                let packages = listed_by_server((&*listed, &server), named, context.catalogs.news()).await;
+                let packages = listed_by_server((&*listed, &server), named, &context.catalogs.news).await;
                 let held = |package| Item { source: source.clone(), held: Held::Package(package) };
                 items.extend(packages.into_iter().map(held));
             }
@@ -74,8 +74,8 @@ pub(super) async fn one(context: &Context, namespace: &str, name: &str) -> Optio
             Some(Content::Image { catalog, .. }) if catalog.packages.contains_key(name) => {
                 Held::Catalog(catalog, name.to_owned())
             }
-            Some(Content::Server { listed, server }) if listed.catalog().packages.contains_key(name) => {
-                Held::Package(Arc::new(whole(&listed, &server, name, context.catalogs.news()).await?))
+            Some(Content::Server { listed, server }) if listed.catalog.packages.contains_key(name) => {
+                Held::Package(Arc::new(whole(&listed, &server, name, &context.catalogs.news).await?))
             }
             _ => continue,
         };
@@ -102,7 +102,7 @@ fn sources(context: &Context, namespace: Option<&str>) -> Vec<Arc<CatalogSource>
 }
 
 fn content(context: &Context, source: &CatalogSource) -> Option<Content> {
-    context.catalogs.known().content(&(source.namespace().unwrap_or_default(), source.name_any()))
+    context.catalogs.known.content(&(source.namespace().unwrap_or_default(), source.name_any()))
 }
 
 /// The packages with their default channels and deprecations, which a server says of one package at a time. Once it does not answer, the
@@ -112,7 +112,7 @@ async fn listed_by_server(
     named: Option<&str>,
     news: &Arc<Notify>,
 ) -> Vec<Arc<Package>> {
-    let wanted = listed.catalog().packages.keys().filter(|name| named.is_none_or(|named| named == *name));
+    let wanted = listed.catalog.packages.keys().filter(|name| named.is_none_or(|named| named == *name));
     let wanted: Vec<String> = wanted.cloned().collect();
     let answers = &AtomicBool::new(true);
     let ask = |name: String| async move {
@@ -122,7 +122,7 @@ async fn listed_by_server(
                 Err(_) => answers.store(false, Ordering::Relaxed),
             }
         }
-        listed.catalog().packages.get(&name).cloned().map(Arc::new)
+        listed.catalog.packages.get(&name).cloned().map(Arc::new)
     };
     let found: Vec<Option<Arc<Package>>> = stream::iter(wanted).map(ask).buffered(QUESTIONS).collect().await;
     found.into_iter().flatten().collect()
@@ -132,7 +132,7 @@ async fn listed_by_server(
 async fn whole(listed: &Listed, server: &Server, name: &str, news: &Arc<Notify>) -> Option<Package> {
     let mut package = match listed.package(name, server, news).await {
         Ok(found) => (*found?).clone(),
-        Err(_) => listed.catalog().packages.get(name)?.clone(),
+        Err(_) => listed.catalog.packages.get(name)?.clone(),
     };
     let heads: Vec<(String, String)> = package
         .channels
