@@ -18,12 +18,13 @@ use crate::egress::{Guard, Refused, Resolver};
 
 pub(crate) const MAXIMUM_REDIRECTS: usize = 5;
 
+/// How long a connection may take to come up.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How clients are set up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings<'a> {
     pub(crate) extra_ca_pem: &'a [u8],
-    pub(crate) user_agent: &'a str,
-    pub(crate) connect_timeout: Duration,
     pub(crate) idle_timeout: Duration,
     pub(crate) guard: &'a Arc<Guard>,
 }
@@ -115,9 +116,9 @@ fn builder(settings: Settings<'_>) -> ClientBuilder {
     Client::builder()
         .dns_resolver(Resolver(Arc::clone(settings.guard)))
         .tls_backend_rustls()
-        .user_agent(settings.user_agent)
+        .user_agent(concat!("rukpak/", env!("CARGO_PKG_VERSION")))
         .redirect(Policy::none())
-        .connect_timeout(settings.connect_timeout)
+        .connect_timeout(CONNECT_TIMEOUT)
         .read_timeout(settings.idle_timeout)
         // Digests are those of the bytes as they are sent.
         .no_gzip()

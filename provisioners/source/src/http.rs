@@ -34,12 +34,8 @@ pub struct FetcherOptions {
     pub stage_dir: PathBuf,
     /// PEM certificates of authorities trusted beside those of the system. May be empty.
     pub extra_ca_pem: Vec<u8>,
-    /// Sent as `User-Agent`.
-    pub user_agent: String,
     /// Which addresses servers and what they redirect to may have.
     pub egress: Egress,
-    /// How long a connection may take to come up.
-    pub connect_timeout: Duration,
     /// How long a server may send nothing.
     pub idle_timeout: Duration,
 }
@@ -51,9 +47,7 @@ impl FetcherOptions {
             limits,
             stage_dir,
             extra_ca_pem: Vec::new(),
-            user_agent: concat!("rukpak/", env!("CARGO_PKG_VERSION")).to_owned(),
             egress: Egress::default(),
-            connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(30),
         }
     }
@@ -92,8 +86,6 @@ impl Fetcher {
         let guard = Guard::new(options.egress.clone());
         let clients = Clients::new(Settings {
             extra_ca_pem: &options.extra_ca_pem,
-            user_agent: &options.user_agent,
-            connect_timeout: options.connect_timeout,
             idle_timeout: options.idle_timeout,
             guard: &guard,
         })?;

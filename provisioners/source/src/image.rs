@@ -39,14 +39,10 @@ pub struct PullerOptions {
     pub stage_dir: PathBuf,
     /// PEM certificates of authorities trusted beside those of the system. May be empty.
     pub extra_ca_pem: Vec<u8>,
-    /// Sent as `User-Agent`.
-    pub user_agent: String,
     /// Registries, as `host` or `host:port`, that are spoken to without TLS. Credentials go to them in the clear.
     pub plain_http: Vec<String>,
     /// Which addresses registries, their token services and what they redirect to may have.
     pub egress: Egress,
-    /// How long a connection may take to come up.
-    pub connect_timeout: Duration,
     /// How long a registry may send nothing.
     pub idle_timeout: Duration,
 }
@@ -58,10 +54,8 @@ impl PullerOptions {
             limits,
             stage_dir,
             extra_ca_pem: Vec::new(),
-            user_agent: concat!("rukpak/", env!("CARGO_PKG_VERSION")).to_owned(),
             plain_http: Vec::new(),
             egress: Egress::default(),
-            connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(30),
         }
     }

@@ -60,8 +60,6 @@ impl Transport {
     pub(super) fn new(options: &PullerOptions) -> Result<Self, Error> {
         let clients = Clients::new(Settings {
             extra_ca_pem: &options.extra_ca_pem,
-            user_agent: &options.user_agent,
-            connect_timeout: options.connect_timeout,
             idle_timeout: options.idle_timeout,
             guard: &Guard::new(options.egress.clone()),
         })?;
