@@ -8,9 +8,11 @@ pub(super) const TYPES: [&str; 4] = ["PackageDeprecated", "ChannelDeprecated", "
 /// Types of conditions that are True, each with its message.
 pub(super) type Advice = Vec<(&'static str, String)>;
 
-/// What is said of a package, of the channel that is named, if one is, and of the bundle that is installed.
-pub(super) fn advice(package: &Package, channel: &str, installed: Option<&str>) -> Advice {
+/// What is said of a package, of the channel that is named, if one is, and of the bundle that is installed. Nothing is said where the
+/// catalog has no such package any more.
+pub(super) fn advice(package: Option<&Package>, channel: &str, installed: Option<&str>) -> Advice {
     let [of_package, of_channel, of_bundle, of_all] = TYPES;
+    let Some(package) = package else { return Advice::new() };
     let channel = package.channels.get(channel);
     let bundle = installed.and_then(|name| package.bundles.get(name));
     let told = [
@@ -50,12 +52,13 @@ mod tests {
             ..Package::default()
         };
         let types = |advice: &Advice| advice.iter().map(|(type_, _)| *type_).collect::<Vec<_>>();
-        let all = advice(&package, "stable", Some("p.v1"));
+        let all = advice(Some(&package), "stable", Some("p.v1"));
         assert_eq!(types(&all), TYPES);
         let text = "olm.package/p: package is old; olm.channel/stable: channel is old; olm.bundle/p.v1: bundle is old";
         assert_eq!(all.last().map(|(_, message)| message.as_str()), Some(text));
-        assert_eq!(types(&advice(&package, "", Some("p.v2"))), ["PackageDeprecated", "Deprecated"]);
+        assert_eq!(types(&advice(Some(&package), "", Some("p.v2"))), ["PackageDeprecated", "Deprecated"]);
         package.deprecation = None;
-        assert_eq!(types(&advice(&package, "", None)), [""; 0]);
+        assert_eq!(types(&advice(Some(&package), "", None)), [""; 0]);
+        assert_eq!(types(&advice(None, "stable", Some("p.v1"))), [""; 0], "the catalog has lost the package");
     }
 }
