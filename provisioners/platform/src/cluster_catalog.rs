@@ -33,9 +33,10 @@ use kube::{Api, Client, Resource, ResourceExt};
 use rukpak_catalog::origin::Loader;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_crds::olm::cluster_catalog::{AvailabilityMode, ClusterCatalogStatus};
-use rukpak_crds::olm::{CATALOG_NAME_LABEL, ClusterCatalog};
+use rukpak_crds::olm::{CATALOG_NAME_LABEL, ClusterCatalog, UPSTREAM_FINALIZERS};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::failures::Failures;
+use rukpak_runtime::finalizers::strip;
 use rukpak_runtime::lock::lock;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 use serde_json::json;
@@ -43,7 +44,6 @@ use serde_json::json;
 use self::decide::{Next, Unpacked, decide};
 use self::store::{CatalogStore, Stored};
 use super::events::Events;
-use super::finalizers;
 use super::outcome::Error;
 use super::policies::{Verdicts, Verified};
 
@@ -129,7 +129,7 @@ pub(crate) async fn reconcile(catalog: Arc<ClusterCatalog>, context: Arc<Context
     }
     if catalog.meta().deletion_timestamp.is_some() {
         context.remove(&name).await;
-        finalizers::strip(&context.client, &*catalog).await.map_err(Error::Metadata)?;
+        strip(&context.client, &*catalog, &UPSTREAM_FINALIZERS).await.map_err(Error::Metadata)?;
         return Ok(Action::await_change());
     }
     label(&catalog, &context).await?;

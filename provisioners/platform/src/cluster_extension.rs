@@ -44,12 +44,15 @@ use kube::{Client, Resource, ResourceExt};
 use rukpak_catalog::Bundle;
 use rukpak_crds::condition::INSTALLED;
 use rukpak_crds::olm::cluster_extension::{CatalogFilter, ClusterExtensionStatus};
-use rukpak_crds::olm::{ClusterCatalog, ClusterExtension, ClusterObjectSet, PROGRESSING, deployment_name};
+use rukpak_crds::olm::{
+    ClusterCatalog, ClusterExtension, ClusterObjectSet, PROGRESSING, UPSTREAM_FINALIZERS, deployment_name,
+};
 use rukpak_crds::{BundleDeployment, DependencyPolicy, names};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
+use rukpak_runtime::finalizers::strip;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 
 use self::course::{Together, course};
@@ -66,7 +69,6 @@ use super::dependencies::Dependencies;
 use super::dependencies::dependents::Dependents;
 use super::dependencies::obtain::Asking;
 use super::events::Events;
-use super::finalizers;
 use super::installed::{self, Identity, Installed};
 use super::outcome::{Error, class};
 use super::owned::{self, Existing};
@@ -111,14 +113,14 @@ pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Con
         return Ok(Action::await_change());
     }
     if extension.meta().deletion_timestamp.is_some() {
-        finalizers::strip(&context.client, &*extension).await.map_err(Error::Metadata)?;
+        strip(&context.client, &*extension, &UPSTREAM_FINALIZERS).await.map_err(Error::Metadata)?;
         return Ok(Action::await_change());
     }
     let Outcome { report, retry, is_taken_over } = outcome(&extension, &context).await;
     let status = report::status(&extension, &report, Timestamp::now());
     write(&extension, &status, &context).await?;
     if is_taken_over {
-        finalizers::strip(&context.client, &*extension).await.map_err(Error::Metadata)?;
+        strip(&context.client, &*extension, &UPSTREAM_FINALIZERS).await.map_err(Error::Metadata)?;
         tracing::info!(extension = %extension.name_any(), "ClusterExtension taken over from operator-controller");
     }
     let shown = Box::pin(object_sets::show(&extension, &status, &context)).await;

@@ -27,18 +27,18 @@ use kube::runtime::reflector::Store;
 use kube::{Client, Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olm::cluster_object_set::LifecycleState;
-use rukpak_crds::olm::{ClusterObjectSet, ClusterObjectSetStatus, PROGRESSING};
+use rukpak_crds::olm::{ClusterObjectSet, ClusterObjectSetStatus, PROGRESSING, UPSTREAM_FINALIZERS};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
+use rukpak_runtime::finalizers::strip;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 
 use self::known::{Known, KnownSets};
 use self::report::{PhaseState, Report};
 use super::cluster_catalog::changed;
 use super::events::Events;
-use super::finalizers;
 use super::outcome::{Error, class};
 
 pub(crate) use start::{Sets, Wake};
@@ -94,7 +94,7 @@ pub(crate) async fn reconcile(set: Arc<ClusterObjectSet>, context: Arc<Context>)
         return Ok(Action::await_change());
     }
     if set.meta().deletion_timestamp.is_some() {
-        finalizers::strip(&context.client, &*set).await.map_err(Error::Metadata)?;
+        strip(&context.client, &*set, &UPSTREAM_FINALIZERS).await.map_err(Error::Metadata)?;
         return Ok(Action::await_change());
     }
     // A revision of a ClusterExtension, which has a BundleDeployment of its own: operator-controller made it, or it shows that.
@@ -106,7 +106,7 @@ pub(crate) async fn reconcile(set: Arc<ClusterObjectSet>, context: Arc<Context>)
     let now = Timestamp::now();
     write(&set, &report::status(&set, &report, now), &context).await?;
     if report.is_over() {
-        finalizers::strip(&context.client, &*set).await.map_err(Error::Metadata)?;
+        strip(&context.client, &*set, &UPSTREAM_FINALIZERS).await.map_err(Error::Metadata)?;
     }
 
     let uid = set.uid().unwrap_or_default();

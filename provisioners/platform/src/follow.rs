@@ -10,7 +10,7 @@ use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
 use rukpak_runtime::served::while_defined;
-use rukpak_runtime::watch::{Change, changes};
+use rukpak_runtime::watch::{Change, changes, is_forbidden};
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -94,9 +94,4 @@ pub(crate) fn all_of<const N: usize>(tokens: [CancellationToken; N]) -> Cancella
         cancelled.cancel();
     });
     all
-}
-
-/// Whether the objects may not be listed by us.
-pub(crate) fn is_forbidden(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403)
 }

@@ -23,7 +23,6 @@ mod cluster_operator;
 mod context;
 mod dependencies;
 mod events;
-mod finalizers;
 #[cfg(test)]
 mod fixtures;
 mod follow;

@@ -72,6 +72,13 @@ where
     }
 }
 
+/// Whether we lack the right to list or to watch.
+pub fn is_forbidden(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, WatchStartFailed};
+    let (InitialListFailed(source) | WatchStartFailed(source)) = error else { return false };
+    matches!(source, kube::Error::Api(status) if status.code == 403)
+}
+
 /// The changes of all objects that `api` lists with `config`, endlessly; the store of `writer` has each of them before it is told. An error is an
 /// interruption: the watch resumes by itself. A writer can be lent, for a watch that begins anew.
 pub fn changes<K>(

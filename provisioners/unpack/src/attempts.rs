@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use crate::depot::remove;
+
 /// Attempts that the process may not have survived before the Bundle is put aside.
 const MOST: u32 = 2;
 
@@ -144,13 +146,6 @@ fn read(file: &Path) -> io::Result<Option<(u32, String)>> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-fn remove(file: &Path) -> io::Result<()> {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 

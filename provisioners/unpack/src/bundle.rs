@@ -4,7 +4,6 @@
 //! ```text
 //! decide       what is to be done, and when again       pure
 //! backoff      waits after a failure                    memory
-//! finalizer    takes upstream's off                     API server
 //! turn         waits for permits; who killed the        disk
 //!              process twice is put aside (fetches, attempts)
 //! resolve      reference to digest or commit            network, Secrets (credentials), ConfigMaps
@@ -33,7 +32,6 @@ mod decide;
 mod events;
 mod failure;
 mod fetch;
-mod finalizer;
 mod life_cycle;
 mod pin;
 mod report;
@@ -59,6 +57,7 @@ use rukpak_format::Format;
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
 use rukpak_runtime::error::Chain;
+use rukpak_runtime::finalizers::strip;
 use rukpak_runtime::metrics::{Outcome, count_reconcile};
 use rukpak_runtime::warn_first;
 use rukpak_store::Sealed;
@@ -123,7 +122,7 @@ pub async fn reconcile(bundle: Arc<Bundle>, context: Arc<Context>) -> Result<Act
         match decide(&observed) {
             Decision::LeaveAlone => return Ok(Action::await_change()),
             Decision::RemoveFinalizer => {
-                finalizer::remove(&bundle, &context).await.map_err(Error::Finalizer)?;
+                strip(&context.client, &*bundle, &[names::UPSTREAM_FINALIZER]).await.map_err(Error::Finalizer)?;
                 return Ok(Action::await_change());
             }
             Decision::Wait(left) => return Ok(Action::requeue(left)),

@@ -37,6 +37,7 @@ use crate::certificates::stored::{AUTHORITIES, CERTIFICATE, KEY, Stored};
 use crate::certificates::{Identity, authority, identity};
 use crate::error::Chain;
 use crate::warn_first;
+use crate::watch::is_forbidden;
 
 /// Until the next look after a failure.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -142,21 +143,13 @@ impl<K> Look<K> {
     fn update(&mut self, event: Result<Option<K>, watcher::Error>, name: &str) {
         match event {
             Ok(object) => *self = Self::found(object),
-            Err(error) if self.is_taken && !is_refused(&error) => {
+            Err(error) if self.is_taken && !is_forbidden(&error) => {
                 tracing::debug!(%error, "watch over {name} interrupted; resuming");
             }
             // Nothing may ever come: a right that is lacking, most of all, if only the one to watch what can be listed.
             Err(error) => tracing::warn!(error = %Chain(&error), "cannot watch {name}"),
         }
     }
-}
-
-fn is_refused(error: &watcher::Error) -> bool {
-    matches!(
-        error,
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-            if status.code == 403
-    )
 }
 
 impl<B: TrustBundle> Keeper<B> {

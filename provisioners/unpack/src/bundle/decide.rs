@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kube::ResourceExt as _;
+use rukpak_crds::names::UPSTREAM_FINALIZER;
 use rukpak_crds::{Bundle, Pin};
 use rukpak_format::Format;
 use rukpak_plan::retry;
@@ -10,7 +12,7 @@ use rukpak_trust::Verdict;
 use super::pin::{self, Pinned};
 use super::report::Report;
 use super::seal::Kept;
-use super::{finalizer, verify};
+use super::verify;
 
 /// What is known of a Bundle at the beginning of a reconcile, before anything is fetched.
 pub struct Observed<'a> {
@@ -55,7 +57,7 @@ pub fn decide(observed: &Observed) -> Decision {
     if observed.is_stale {
         return Decision::LeaveAlone;
     }
-    if finalizer::is_there(bundle) {
+    if bundle.finalizers().iter().any(|name| name == UPSTREAM_FINALIZER) {
         return Decision::RemoveFinalizer;
     }
     if bundle.metadata.deletion_timestamp.is_some() {

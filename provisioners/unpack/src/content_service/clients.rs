@@ -9,6 +9,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::serving::Tls;
+use rukpak_runtime::watch::is_forbidden;
 
 const NAMESPACE: &str = "kube-system";
 pub const NAME: &str = "extension-apiserver-authentication";
@@ -34,10 +35,4 @@ pub async fn follow(client: Client, tls: Arc<Tls>) {
             Err(error) => tracing::debug!(%error, "watch over {NAMESPACE}/{NAME} interrupted; resuming"),
         }
     }
-}
-
-fn is_forbidden(error: &watcher::Error) -> bool {
-    use watcher::Error::{InitialListFailed, WatchStartFailed};
-    let (InitialListFailed(source) | WatchStartFailed(source)) = error else { return false };
-    matches!(source, kube::Error::Api(status) if status.code == 403)
 }

@@ -13,8 +13,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::serving::{ClientChain, Tls};
-
-use crate::follow::is_forbidden;
+use rukpak_runtime::watch::is_forbidden;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
