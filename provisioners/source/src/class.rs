@@ -1,9 +1,10 @@
 //! What a caller can do about an error, whatever the source.
 
 use http::StatusCode;
+use serde::{Deserialize, Serialize};
 
 /// What a caller can do about an error of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Class {
     /// The server says there is nothing. It may come.
     NotFound,

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use rukpak_content::{Limit, LimitExceeded, RelativePath};
 use serde::{Deserialize, Serialize};
 
-use super::wire::ClassWire;
 use super::{Commit, Fetcher};
 pub use crate::class::Class;
 use crate::{archive, stage};
@@ -136,7 +135,6 @@ pub struct Failure {
     /// Which operation failed.
     pub step: Step,
     /// What kind of trouble it is.
-    #[serde(with = "ClassWire")]
     pub class: Class,
     /// What happened, where, and what to do. No secrets.
     pub message: String,

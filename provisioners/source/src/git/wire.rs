@@ -10,7 +10,7 @@ use rukpak_content::{Limits, RelativePath};
 use rukpak_sandbox::{Attempts, Findings};
 use serde::{Deserialize, Serialize};
 
-use super::{Auth, Class, Commit, Failure, Objects, Reference, Request};
+use super::{Auth, Commit, Failure, Objects, Reference, Request};
 use crate::Egress;
 
 /// What the child is told.
@@ -142,15 +142,6 @@ mod bytes {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
         STANDARD.decode(String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Class")]
-pub(super) enum ClassWire {
-    NotFound,
-    Unauthorized,
-    Unavailable,
-    Terminal,
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rukpak_content::Hasher;
 use serde::Deserialize;
 
-use super::session::Session;
+use super::session::{Session, verified};
 use super::{Credentials, Error, Puller, ResolvedImage, transport};
 
 /// Configurations hold the history of the image; even long ones have some 100 KiB.
@@ -47,12 +46,7 @@ impl Puller {
         if actual_bytes != size_bytes {
             return Err(Error::Size { what, expected_bytes: size_bytes, actual_bytes });
         }
-        let mut hasher = Hasher::new(digest.algorithm());
-        hasher.update(&body);
-        let actual = hasher.finish();
-        if actual != digest {
-            return Err(Error::Mismatch { what, expected: digest, actual });
-        }
+        verified(&body, Some(digest), &what)?;
         let document: Document =
             serde_json::from_slice(&body).map_err(|source| Error::Config { what: what.clone(), source })?;
         Ok(document.config.and_then(|config| config.labels).unwrap_or_default())

@@ -18,7 +18,7 @@ use super::credentials::Credentials;
 use super::transport::Transport;
 use crate::chain::chain;
 use crate::mirrors;
-pub(super) use document::{Document, Wanted};
+pub(super) use document::{Document, Wanted, verified};
 use endpoint::Endpoint;
 pub(super) use page::Page;
 
@@ -67,19 +67,7 @@ impl<'a> Session<'a> {
             IMAGE_MANIFEST_LIST_MEDIA_TYPE,
         ];
         let (path, accept) = (format!("manifests/{}", wanted.name), accept.join(", "));
-        let mut failures = Failures::new(what);
-        for at in self.order()? {
-            let endpoint = self.endpoint(at)?;
-            let answer = match endpoint.get(&path, &accept, what).await {
-                Ok(response) => Document::read(response, wanted, what).await,
-                Err(error) => Err(error),
-            };
-            match answer {
-                Ok(document) => return Ok(self.settled(at, document)),
-                Err(error) => failures.add(endpoint, error),
-            }
-        }
-        Err(failures.into_error())
+        self.first(&path, &accept, what, move |response, _| Document::read(response, wanted, what)).await
     }
 
     /// The blob that `digest` names. Of the last place its body has not been read; what comes from a place before it has been
@@ -93,35 +81,40 @@ impl<'a> Session<'a> {
     pub(super) async fn blob(&mut self, digest: &Digest, what: &str) -> Result<Response, Error> {
         let path = format!("blobs/{digest}");
         let transport = self.transport;
-        let mut failures = Failures::new(what);
-        let order = self.order()?;
-        for at in &order {
-            let endpoint = self.endpoint(*at)?;
-            let answer = match endpoint.get(&path, "*/*", what).await {
-                Ok(response) if order.last() != Some(at) => spooled::checked(response, digest, transport, what).await,
-                answer => answer,
-            };
-            match answer {
-                Ok(response) => return Ok(self.settled(*at, response)),
-                Err(error) => failures.add(endpoint, error),
-            }
-        }
-        Err(failures.into_error())
+        self.first(&path, "*/*", what, move |response, is_last| async move {
+            if is_last { Ok(response) } else { spooled::checked(response, digest, transport, what).await }
+        })
+        .await
     }
 
     /// A page of the registry's list of what refers to the manifest or index that `digest` names: the first, or the one that
     /// `query` of the page before names.
     pub(super) async fn referrers(&mut self, digest: &Digest, query: &str, what: &str) -> Result<Page, Error> {
         let path = format!("referrers/{digest}{query}");
+        self.first(&path, OCI_IMAGE_INDEX_MEDIA_TYPE, what, move |response, _| Page::read(response, what)).await
+    }
+
+    /// What `read` makes of the first answer that it can read; it is told whether no place is left.
+    async fn first<T, F: Future<Output = Result<T, Error>>>(
+        &mut self,
+        path: &str,
+        accept: &str,
+        what: &str,
+        read: impl Fn(Response, bool) -> F,
+    ) -> Result<T, Error> {
         let mut failures = Failures::new(what);
-        for at in self.order()? {
-            let endpoint = self.endpoint(at)?;
-            let answer = match endpoint.get(&path, OCI_IMAGE_INDEX_MEDIA_TYPE, what).await {
-                Ok(response) => Page::read(response, what).await,
+        let order = self.order()?;
+        for at in &order {
+            let endpoint = self.endpoint(*at)?;
+            let answer = match endpoint.get(path, accept, what).await {
+                Ok(response) => read(response, order.last() == Some(at)).await,
                 Err(error) => Err(error),
             };
             match answer {
-                Ok(page) => return Ok(self.settled(at, page)),
+                Ok(answer) => {
+                    self.current = *at;
+                    return Ok(answer);
+                }
                 Err(error) => failures.add(endpoint, error),
             }
         }
@@ -137,11 +130,6 @@ impl<'a> Session<'a> {
 
     fn endpoint(&mut self, at: usize) -> Result<&mut Endpoint<'a>, Error> {
         self.endpoints.as_mut().map(|endpoints| &mut endpoints[at]).map_err(|error| Error::Mirrors(error.clone()))
-    }
-
-    fn settled<T>(&mut self, at: usize, answer: T) -> T {
-        self.current = at;
-        answer
     }
 }
 

@@ -8,10 +8,10 @@ use std::ops::ControlFlow;
 
 use oci_client::Reference;
 use oci_client::manifest::{OciDescriptor, OciManifest};
-use rukpak_content::{Attachment, AttachmentVisitor, Hasher};
+use rukpak_content::{Attachment, AttachmentVisitor};
 use serde::Deserialize;
 
-use super::session::{Session, Wanted};
+use super::session::{Session, Wanted, verified};
 use super::{Class, Credentials, Error, Puller, ResolvedImage, manifest, transport};
 use crate::chain::chain;
 use crate::class::is_passing;
@@ -245,10 +245,8 @@ async fn blob(session: &mut Session<'_>, layer: &OciDescriptor, what: &str) -> R
     }
     let response = session.blob(&digest, &what).await?;
     let body = transport::body(response, &what, size_bytes).await?;
-    let mut hasher = Hasher::new(digest.algorithm());
-    hasher.update(&body);
-    let actual = hasher.finish();
-    if actual == digest { Ok(body) } else { Err(Error::Mismatch { what, expected: digest, actual }) }
+    verified(&body, Some(digest), &what)?;
+    Ok(body)
 }
 
 /// Whether the registry says that it keeps no lists of referrers, or the last of several places does.

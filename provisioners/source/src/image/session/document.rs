@@ -39,7 +39,8 @@ impl Document {
     }
 }
 
-fn verified(body: &[u8], expected: Option<Digest>, what: &str) -> Result<Digest, Error> {
+/// The digest of `body`, which has to be the one that is expected, if one is.
+pub(in crate::image) fn verified(body: &[u8], expected: Option<Digest>, what: &str) -> Result<Digest, Error> {
     let mut hasher = Hasher::new(expected.as_ref().map_or(Algorithm::Sha256, Digest::algorithm));
     hasher.update(body);
     let actual = hasher.finish();
