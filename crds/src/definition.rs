@@ -1,7 +1,6 @@
 //! The CustomResourceDefinitions as they are installed: what the derive makes of the types, plus the rules that a Rust
 //! type cannot state (unions, name lengths).
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
@@ -15,11 +14,10 @@ use crate::{Bundle, BundleDeployment, ContentPolicy, Plan, PlatformOperator, pla
 /// # Errors
 /// Only if the derived schema does not have the shape that the unions are added to: a mistake in this crate.
 pub fn bundle() -> Result<Value, serde_json::Error> {
-    let mut definition = derived(Bundle::crd())?;
+    let mut definition = of::<Bundle>("Bundle is content of Kubernetes manifests at one version, unpacked and kept.")?;
     let schema = schema(&mut definition);
     schema["properties"]["metadata"] =
         json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": BUNDLE_NAME_MAX}}});
-    schema["description"] = json!("Bundle is content of Kubernetes manifests at one version, unpacked and kept.");
     let source = &mut schema["properties"]["spec"]["properties"]["source"];
     source["oneOf"] = one_of(&["git", "image", "configMaps", "upload", "http"]);
     source["properties"]["git"]["properties"]["ref"]["oneOf"] = one_of(&["branch", "commit", "tag"]);
@@ -28,26 +26,18 @@ pub fn bundle() -> Result<Value, serde_json::Error> {
 
 /// The CRD of BundleDeployment, as JSON. Its template has no unions, as upstream's has none: a bad source in a
 /// template surfaces in the status, not at admission.
-///
-/// # Errors
-/// As [`bundle`].
 pub fn bundle_deployment() -> Result<Value, serde_json::Error> {
-    let mut definition = derived(BundleDeployment::crd())?;
+    let mut definition = of::<BundleDeployment>("BundleDeployment installs a bundle and keeps it installed.")?;
     let schema = schema(&mut definition);
     schema["properties"]["metadata"] =
         json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": BUNDLE_DEPLOYMENT_NAME_MAX}}});
-    schema["description"] = json!("BundleDeployment installs a bundle and keeps it installed.");
     Ok(definition)
 }
 
 /// The CRD of ContentPolicy, as JSON.
-///
-/// # Errors
-/// As [`bundle`].
 pub fn content_policy() -> Result<Value, serde_json::Error> {
-    let mut definition = derived(ContentPolicy::crd())?;
+    let mut definition = of::<ContentPolicy>("ContentPolicy says whose content may be unpacked.")?;
     let schema = schema(&mut definition);
-    schema["description"] = json!("ContentPolicy says whose content may be unpacked.");
     let rule = &mut schema["properties"]["spec"]["properties"]["rules"]["items"]["properties"];
     let signer = &mut rule["signers"]["items"];
     signer["oneOf"] = one_of(&["publicKey", "keyless", "sshKey"]);
@@ -61,26 +51,17 @@ pub fn content_policy() -> Result<Value, serde_json::Error> {
 }
 
 /// The CRD of Plan, as JSON.
-///
-/// # Errors
-/// As [`bundle`].
 pub fn plan() -> Result<Value, serde_json::Error> {
-    let mut definition = derived(Plan::crd())?;
+    let mut definition =
+        of::<Plan>("Plan is what the installation or upgrade of a BundleDeployment would do, and waits for a yes.")?;
     let schema = schema(&mut definition);
-    schema["description"] =
-        json!("Plan is what the installation or upgrade of a BundleDeployment would do, and waits for a yes.");
     schema["properties"]["spec"]["x-kubernetes-validations"] = plans::immutability();
     Ok(definition)
 }
 
 /// The CRD of PlatformOperator, as JSON.
-///
-/// # Errors
-/// As [`bundle`].
 pub fn platform_operator() -> Result<Value, serde_json::Error> {
-    let mut definition = derived(PlatformOperator::crd())?;
-    let schema = schema(&mut definition);
-    schema["description"] = json!("PlatformOperator is an OLM package, installed by its name.");
+    let mut definition = of::<PlatformOperator>("PlatformOperator is an OLM package, installed by its name.")?;
     // As in OpenShift's own CRD: the change that approved the API.
     definition["metadata"]["annotations"] =
         json!({"api-approved.openshift.io": "https://github.com/openshift/api/pull/1234"});
@@ -88,26 +69,20 @@ pub fn platform_operator() -> Result<Value, serde_json::Error> {
 }
 
 /// The CRD of ClusterCatalog, as JSON.
-///
-/// # Errors
-/// As [`bundle`].
 pub fn cluster_catalog() -> Result<Value, serde_json::Error> {
-    let mut definition = derived(ClusterCatalog::crd())?;
+    let mut definition =
+        of::<ClusterCatalog>("ClusterCatalog is an image with a catalog of packages, unpacked and served.")?;
     let schema = schema(&mut definition);
-    schema["description"] = json!("ClusterCatalog is an image with a catalog of packages, unpacked and served.");
     schema["required"] = json!(["metadata", "spec"]);
     rules::of_cluster_catalog(schema);
     Ok(definition)
 }
 
 /// The CRD of ClusterExtension, as JSON.
-///
-/// # Errors
-/// As [`bundle`].
 pub fn cluster_extension() -> Result<Value, serde_json::Error> {
-    let mut definition = derived(ClusterExtension::crd())?;
+    let mut definition =
+        of::<ClusterExtension>("ClusterExtension is a package of the catalogs, installed and kept installed.")?;
     let schema = schema(&mut definition);
-    schema["description"] = json!("ClusterExtension is a package of the catalogs, installed and kept installed.");
     let spec = &mut schema["properties"]["spec"]["properties"];
     spec["serviceAccount"]["minProperties"] = json!(1);
     spec["install"]["properties"]["preflight"]["required"] = json!(["crdUpgradeSafety"]);
@@ -116,13 +91,9 @@ pub fn cluster_extension() -> Result<Value, serde_json::Error> {
 }
 
 /// The CRD of ClusterObjectSet, as JSON.
-///
-/// # Errors
-/// As [`bundle`].
 pub fn cluster_object_set() -> Result<Value, serde_json::Error> {
-    let mut definition = derived(ClusterObjectSet::crd())?;
+    let mut definition = of::<ClusterObjectSet>("ClusterObjectSet is objects, applied and kept phase by phase.")?;
     let schema = schema(&mut definition);
-    schema["description"] = json!("ClusterObjectSet is objects, applied and kept phase by phase.");
     let phase = &mut schema["properties"]["spec"]["properties"]["phases"]["items"]["properties"];
     phase["objects"]["items"]["oneOf"] = one_of(&["object", "ref"]);
     rules::of_cluster_object_set(schema);
@@ -131,8 +102,7 @@ pub fn cluster_object_set() -> Result<Value, serde_json::Error> {
 
 /// The CRD of a kind of OLM v0, as JSON, with the words `description`, and the versions `others` served beside the stored one.
 fn of_olmv0<K: CustomResourceExt>(description: &str, others: &[&str]) -> Result<Value, serde_json::Error> {
-    let mut definition = derived(K::crd())?;
-    schema(&mut definition)["description"] = json!(description);
+    let mut definition = of::<K>(description)?;
     let stored = definition["spec"]["versions"][0].clone();
     let served = others.iter().map(|name| {
         let mut version = stored.clone();
@@ -203,9 +173,6 @@ fn all_of_olmv0() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
 }
 
 /// Every CRD with the name of its file.
-///
-/// # Errors
-/// As [`bundle`].
 pub fn all() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
     let mut all = vec![
         ("core.rukpak.io_bundles.yaml", bundle()?),
@@ -221,10 +188,13 @@ pub fn all() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
     Ok(all)
 }
 
-fn derived(definition: CustomResourceDefinition) -> Result<Value, serde_json::Error> {
-    let mut value = serde_json::to_value(definition)?;
-    structural(&mut value["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
-    Ok(value)
+/// What is derived of a kind, with the words `description`.
+fn of<K: CustomResourceExt>(description: &str) -> Result<Value, serde_json::Error> {
+    let mut definition = serde_json::to_value(K::crd())?;
+    let schema = schema(&mut definition);
+    structural(schema);
+    schema["description"] = json!(description);
+    Ok(definition)
 }
 
 fn schema(definition: &mut Value) -> &mut Value {

@@ -6,13 +6,15 @@
 //! read as a big-endian number, in base 36.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::io;
 
 use num_bigint::BigUint;
+use serde::Serialize;
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter, Serializer};
 use sha2::{Digest as _, Sha224};
 
 use crate::names::{BUNDLE_DEPLOYMENT_NAME_MAX, BUNDLE_NAME_MAX};
-use crate::{Authorization, BundleSource, BundleTemplate, LocalObjectReference, TemplateMetadata};
+use crate::{Authorization, BundleSource, BundleSpec, BundleTemplate, FilesKind};
 
 /// The hash of `template`: up to 44 characters of `0-9a-z`.
 pub fn template_hash(template: &BundleTemplate) -> String {
@@ -34,173 +36,107 @@ pub fn hash_of_go_json(json: &str) -> String {
 }
 
 fn go_json(template: &BundleTemplate) -> String {
-    let mut json = Writer::default();
-    json.object(|json| {
-        json.key("metadata");
-        metadata(json, template.metadata.as_ref());
-        json.key("spec");
-        json.object(|json| {
-            json.string("provisionerClassName", &template.spec.provisioner_class_name);
-            json.key("source");
-            source(json, &template.spec.source);
-        });
-    });
-    json.text.push('\n');
-    json.text
+    let metadata = template.metadata.clone().unwrap_or_default();
+    let metadata = Metadata {
+        name: metadata.name.unwrap_or_default(),
+        namespace: metadata.namespace.unwrap_or_default(),
+        creation_timestamp: (),
+        labels: metadata.labels.unwrap_or_default(),
+        annotations: metadata.annotations.unwrap_or_default(),
+        finalizers: metadata.finalizers.unwrap_or_default(),
+    };
+    let mut spec = template.spec.clone();
+    normalize(&mut spec.source);
+    go_text(&Template { metadata, spec }) + "\n"
 }
 
-fn metadata(json: &mut Writer, metadata: Option<&TemplateMetadata>) {
-    json.object(|json| {
-        json.optional("name", metadata.and_then(|m| m.name.as_deref()));
-        json.optional("namespace", metadata.and_then(|m| m.namespace.as_deref()));
-        json.key("creationTimestamp");
-        json.text.push_str("null");
-        json.map("labels", metadata.and_then(|m| m.labels.as_ref()));
-        json.map("annotations", metadata.and_then(|m| m.annotations.as_ref()));
-        if let Some(finalizers) = metadata.and_then(|m| m.finalizers.as_ref()).filter(|list| !list.is_empty()) {
-            json.key("finalizers");
-            json.array(finalizers, |json, finalizer| json.quoted(finalizer));
-        }
-    });
+/// A template with all the fields of Go's, in its order.
+#[derive(Serialize)]
+struct Template {
+    metadata: Metadata,
+    spec: BundleSpec,
 }
 
-fn source(json: &mut Writer, source: &BundleSource) {
-    json.object(|json| {
-        json.string("type", &source.type_);
-        if let Some(image) = &source.image {
-            json.key("image");
-            json.object(|json| {
-                json.string("ref", &image.reference);
-                json.optional("pullSecret", image.pull_secret.as_deref());
-            });
-        }
-        if let Some(git) = &source.git {
-            json.key("git");
-            json.object(|json| {
-                json.string("repository", &git.repository);
-                json.optional("directory", git.directory.as_deref());
-                json.key("ref");
-                json.object(|json| {
-                    json.optional("branch", git.reference.branch.as_deref());
-                    json.optional("tag", git.reference.tag.as_deref());
-                    json.optional("commit", git.reference.commit.as_deref());
-                });
-                authorization(json, git.auth.as_ref());
-            });
-        }
-        if let Some(config_maps) = source.config_maps.as_ref().filter(|list| !list.is_empty()) {
-            json.key("configMaps");
-            json.array(config_maps, |json, entry| {
-                json.object(|json| {
-                    json.key("configMap");
-                    reference(json, Some(&entry.config_map));
-                    json.optional("path", entry.path.as_deref());
-                    json.optional("kind", entry.is_secret().then_some("Secret"));
-                });
-            });
-        }
-        if source.upload.is_some() {
-            json.key("upload");
-            json.object(|_| {});
-        }
-        if let Some(http) = &source.http {
-            json.key("http");
-            json.object(|json| {
-                json.string("url", &http.url);
-                authorization(json, http.auth.as_ref());
-            });
-        }
-    });
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    creation_timestamp: (),
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    finalizers: Vec<String>,
 }
 
-fn authorization(json: &mut Writer, auth: Option<&Authorization>) {
-    json.key("auth");
-    json.object(|json| {
-        json.key("secret");
-        reference(json, auth.and_then(|auth| auth.secret.as_ref()));
-        if auth.is_some_and(Authorization::skips_verification) {
-            json.key("insecureSkipVerify");
-            json.text.push_str("true");
-        }
-    });
+/// Leaves out what Go omits because it is empty, and puts in what it does not.
+fn normalize(source: &mut BundleSource) {
+    if let Some(image) = &mut source.image {
+        omit_empty(&mut image.pull_secret);
+    }
+    if let Some(git) = &mut source.git {
+        omit_empty(&mut git.directory);
+        omit_empty(&mut git.reference.branch);
+        omit_empty(&mut git.reference.tag);
+        omit_empty(&mut git.reference.commit);
+        normalize_authorization(&mut git.auth);
+    }
+    if source.config_maps.as_ref().is_some_and(Vec::is_empty) {
+        source.config_maps = None;
+    }
+    for entry in source.config_maps.iter_mut().flatten() {
+        omit_empty(&mut entry.config_map.name);
+        omit_empty(&mut entry.path);
+        entry.kind = entry.kind.filter(|kind| *kind == FilesKind::Secret);
+    }
+    if let Some(http) = &mut source.http {
+        normalize_authorization(&mut http.auth);
+    }
 }
 
-fn reference(json: &mut Writer, reference: Option<&LocalObjectReference>) {
-    json.object(|json| json.optional("name", reference.and_then(|reference| reference.name.as_deref())));
+fn normalize_authorization(auth: &mut Option<Authorization>) {
+    let auth = auth.get_or_insert_default();
+    omit_empty(&mut auth.secret.get_or_insert_default().name);
+    auth.insecure_skip_verify = auth.insecure_skip_verify.filter(|skips| *skips);
 }
 
-/// Writes JSON the way Go's encoder does.
-#[derive(Default)]
-struct Writer {
-    text: String,
+fn omit_empty(text: &mut Option<String>) {
+    if text.as_ref().is_some_and(String::is_empty) {
+        *text = None;
+    }
 }
 
-impl Writer {
-    fn object(&mut self, members: impl FnOnce(&mut Self)) {
-        self.text.push('{');
-        members(self);
-        self.text.push('}');
-    }
+/// JSON the way Go's encoder writes it.
+fn go_text(value: &impl Serialize) -> String {
+    let mut json = Vec::new();
+    // Writing to memory cannot fail, and nothing here cannot be written.
+    let _ = value.serialize(&mut Serializer::with_formatter(&mut json, GoFormatter));
+    String::from_utf8(json).unwrap_or_default()
+}
 
-    fn array<T>(&mut self, items: &[T], mut item: impl FnMut(&mut Self, &T)) {
-        self.text.push('[');
-        for (index, value) in items.iter().enumerate() {
-            if index > 0 {
-                self.text.push(',');
-            }
-            item(self, value);
-        }
-        self.text.push(']');
-    }
+struct GoFormatter;
 
-    fn key(&mut self, key: &str) {
-        if !self.text.ends_with('{') {
-            self.text.push(',');
-        }
-        self.quoted(key);
-        self.text.push(':');
-    }
-
-    fn string(&mut self, key: &str, value: &str) {
-        self.key(key);
-        self.quoted(value);
-    }
-
-    /// Go's `omitempty`: absent and empty are the same.
-    fn optional(&mut self, key: &str, value: Option<&str>) {
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
-            self.string(key, value);
-        }
-    }
-
-    fn map(&mut self, key: &str, map: Option<&BTreeMap<String, String>>) {
-        if let Some(map) = map.filter(|map| !map.is_empty()) {
-            self.key(key);
-            self.object(|json| {
-                for (key, value) in map {
-                    json.string(key, value);
-                }
-            });
-        }
-    }
-
-    fn quoted(&mut self, value: &str) {
-        self.text.push('"');
-        for character in value.chars() {
+impl Formatter for GoFormatter {
+    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        for character in fragment.chars() {
             match character {
-                '"' => self.text.push_str("\\\""),
-                '\\' => self.text.push_str("\\\\"),
-                '\n' => self.text.push_str("\\n"),
-                '\r' => self.text.push_str("\\r"),
-                '\t' => self.text.push_str("\\t"),
-                '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
-                    // Writing to a String cannot fail.
-                    let _ = write!(self.text, "\\u{:04x}", u32::from(character));
-                }
-                other => self.text.push(other),
+                '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => write!(writer, "\\u{:04x}", u32::from(character))?,
+                other => write!(writer, "{other}")?,
             }
         }
-        self.text.push('"');
+        Ok(())
+    }
+
+    fn write_char_escape<W: ?Sized + io::Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
+        match escape {
+            CharEscape::Backspace => writer.write_all(b"\\u0008"),
+            CharEscape::FormFeed => writer.write_all(b"\\u000c"),
+            other => CompactFormatter.write_char_escape(writer, other),
+        }
     }
 }
 
@@ -209,6 +145,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::TemplateMetadata;
 
     fn template(value: serde_json::Value) -> BundleTemplate {
         serde_json::from_value(value).unwrap()
@@ -250,9 +187,8 @@ mod tests {
 
     #[test]
     fn escapes_as_go_does() {
-        let mut json = Writer::default();
-        json.quoted("<a href=\"&\">\u{2028}\u{2029}\u{1}\u{7f}ä\n\\");
-        assert_eq!(json.text, "\"\\u003ca href=\\\"\\u0026\\\"\\u003e\\u2028\\u2029\\u0001\u{7f}ä\\n\\\\\"");
+        let json = go_text(&"<a href=\"&\">\u{2028}\u{2029}\u{1}\u{7f}ä\n\\");
+        assert_eq!(json, "\"\\u003ca href=\\\"\\u0026\\\"\\u003e\\u2028\\u2029\\u0001\u{7f}ä\\n\\\\\"");
     }
 
     #[test]
