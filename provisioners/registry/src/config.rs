@@ -98,34 +98,22 @@ impl Config {
         };
         let mut problems: Vec<String> =
             fields.keys().filter(|key| !is_known(csv, key)).map(|key| unknown(csv, key)).collect();
-        let mut config = Self::default();
-        match watch_namespaces(csv, fields) {
-            Ok(Some(namespaces)) => config.target_namespaces = Some(namespaces),
-            Ok(None) => match watch_namespace(csv, install_namespace, fields) {
-                Ok(namespace) => config.target_namespaces = namespace.map(|namespace| vec![namespace]),
-                Err(problem) => problems.push(problem),
+        let watched = watch_namespaces(csv, fields).and_then(|several| match several {
+            Some(namespaces) => Ok(Some(namespaces)),
+            None => Ok(watch_namespace(csv, install_namespace, fields)?.map(|namespace| vec![namespace])),
+        });
+        let config = Self {
+            target_namespaces: noted(watched, &mut problems),
+            object_labels: noted(object_labels(fields.get(OBJECT_LABELS)), &mut problems),
+            api_roles: noted(flag(API_ROLES, fields.get(API_ROLES)), &mut problems),
+            operator_condition: noted(flag(OPERATOR_CONDITION, fields.get(OPERATOR_CONDITION)), &mut problems),
+            places: if noted(flag(SEVERAL_NAMESPACES, fields.get(SEVERAL_NAMESPACES)), &mut problems) {
+                Places::Several
+            } else {
+                Places::One
             },
-            Err(problem) => problems.push(problem),
-        }
-        match object_labels(fields.get(OBJECT_LABELS)) {
-            Ok(labels) => config.object_labels = labels,
-            Err(problem) => problems.push(problem),
-        }
-        let switches = [(API_ROLES, &mut config.api_roles), (OPERATOR_CONDITION, &mut config.operator_condition)];
-        for (key, switch) in switches {
-            match flag(key, fields.get(key)) {
-                Ok(value) => *switch = value,
-                Err(problem) => problems.push(problem),
-            }
-        }
-        match flag(SEVERAL_NAMESPACES, fields.get(SEVERAL_NAMESPACES)) {
-            Ok(several) => config.places = if several { Places::Several } else { Places::One },
-            Err(problem) => problems.push(problem),
-        }
-        match deployment_config(fields.get(DEPLOYMENT_CONFIG)) {
-            Ok(deployment) => config.deployment = deployment,
-            Err(problem) => problems.push(problem),
-        }
+            deployment: noted(deployment_config(fields.get(DEPLOYMENT_CONFIG)), &mut problems),
+        };
         if problems.is_empty() { Ok(config) } else { Err(Error(problems)) }
     }
 }
@@ -152,6 +140,11 @@ pub fn creates_namespace(config: &Value) -> Result<bool, Error> {
         return Err(Error(vec![problem]));
     }
     Ok(creates)
+}
+
+/// What was read, or the default and one more problem.
+fn noted<T: Default>(read: Result<T, String>, problems: &mut Vec<String>) -> T {
+    read.map_err(|problem| problems.push(problem)).unwrap_or_default()
 }
 
 /// A boolean; absent it is false.
