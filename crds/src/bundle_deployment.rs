@@ -144,10 +144,18 @@ impl BundleDeployment {
     }
 }
 
+const ACCOUNT_USER: &str = "system:serviceaccount:";
+
 impl ServiceAccountReference {
     /// As the API server names it: `system:serviceaccount:NAMESPACE:NAME`.
     pub fn user_name(&self) -> String {
-        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+        format!("{ACCOUNT_USER}{}:{}", self.namespace, self.name)
+    }
+
+    /// The ServiceAccount of such a user name, if it is one.
+    pub fn of_user(name: &str) -> Option<Self> {
+        let (namespace, name) = name.strip_prefix(ACCOUNT_USER)?.split_once(':')?;
+        Some(Self { name: name.to_owned(), namespace: namespace.to_owned() })
     }
 }
 

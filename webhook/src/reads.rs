@@ -287,7 +287,7 @@ impl Reads for Cluster {
 
     fn may_impersonate<'a>(&'a self, user: &'a UserInfo, whom: &'a Identity) -> BoxFuture<'a, Result<bool, Error>> {
         let (resource, namespace, name) = match whom {
-            Identity::ServiceAccount { namespace, name } => ("serviceaccounts", Some(namespace.clone()), name),
+            Identity::ServiceAccount(account) => ("serviceaccounts", Some(account.namespace.clone()), &account.name),
             Identity::User(name) => ("users", None, name),
         };
         let attributes = ResourceAttributes {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use rukpak_crds::ServiceAccountReference;
 use rukpak_crds::names::DECIDING;
 use serde_json::Value;
 
@@ -13,12 +14,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// A ServiceAccount.
-    ServiceAccount {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    ServiceAccount(ServiceAccountReference),
     /// Any other user.
     User(String),
 }
@@ -26,22 +22,17 @@ pub enum Identity {
 impl Identity {
     /// Of the user name, as the API server writes those of ServiceAccounts.
     pub fn of_user(name: &str) -> Self {
-        match name.strip_prefix(PREFIX).and_then(|rest| rest.split_once(':')) {
-            Some((namespace, name)) => Self::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() },
-            None => Self::User(name.to_owned()),
-        }
+        ServiceAccountReference::of_user(name).map_or_else(|| Self::User(name.to_owned()), Self::ServiceAccount)
     }
 
     /// The user name.
     pub fn user_name(&self) -> String {
         match self {
-            Self::ServiceAccount { namespace, name } => format!("{PREFIX}{namespace}:{name}"),
+            Self::ServiceAccount(account) => account.user_name(),
             Self::User(name) => name.clone(),
         }
     }
 }
-
-const PREFIX: &str = "system:serviceaccount:";
 
 /// Returns whom the requester must be allowed to impersonate, all of them, to make `new` out of `old`, which is null where there is none
 /// yet. `is_required`: whoever names no ServiceAccount is asked as well.
@@ -54,7 +45,8 @@ pub fn impersonated(old: &Value, new: &Value, controller: &str, is_required: boo
     let account = |object: &Value| {
         let account = &object["spec"]["serviceAccount"];
         let text = |field: &str| account[field].as_str().unwrap_or_default().to_owned();
-        account.is_object().then(|| Identity::ServiceAccount { namespace: text("namespace"), name: text("name") })
+        let named = || ServiceAccountReference { namespace: text("namespace"), name: text("name") };
+        account.is_object().then(named).map(Identity::ServiceAccount)
     };
     let (before, after) = (account(old), account(new));
 
@@ -89,7 +81,7 @@ pub fn status_denial(who: &str, controller: &str) -> String {
 /// The refusal, for the user `who`.
 pub fn denial(who: &str, identity: &Identity, is_named: bool) -> String {
     let grant = match identity {
-        Identity::ServiceAccount { namespace, name } => {
+        Identity::ServiceAccount(ServiceAccountReference { namespace, name }) => {
             format!("verb impersonate on serviceaccounts {name:?} in namespace {namespace:?}")
         }
         Identity::User(name) => format!("verb impersonate on users {name:?}"),
@@ -125,7 +117,7 @@ mod tests {
 
     #[test]
     fn whoever_decides_what_an_account_installs_is_asked_for() {
-        let one = |name: &str| Identity::ServiceAccount { namespace: "shop".to_owned(), name: name.to_owned() };
+        let one = |name: &str| Identity::of_user(&format!("system:serviceaccount:shop:{name}"));
         let account = |name: &str| vec![one(name)];
         let controller = vec![Identity::of_user(CONTROLLER)];
         let of = deployment;
@@ -179,7 +171,10 @@ mod tests {
         let account = Identity::of_user(CONTROLLER);
         assert_eq!(
             account,
-            Identity::ServiceAccount { namespace: "rukpak-system".to_owned(), name: "core-admin".to_owned() }
+            Identity::ServiceAccount(ServiceAccountReference {
+                namespace: "rukpak-system".to_owned(),
+                name: "core-admin".to_owned()
+            })
         );
         assert_eq!(account.user_name(), CONTROLLER);
         let user = Identity::of_user("jane");

@@ -69,7 +69,7 @@ pub async fn check_upload(gate: &Gate, user: &UserInfo, owner: &UploadOwner) -> 
     if user.username.as_ref() == Some(&installer) {
         return Ok(());
     }
-    let (may, what) = match account_of(&installer) {
+    let (may, what) = match ServiceAccountReference::of_user(&installer) {
         Some(account) => {
             let (namespace, name) = (Some(account.namespace.clone()), &account.name);
             (may("impersonate", "", "serviceaccounts", namespace, name).await?, account.to_string())
@@ -77,10 +77,4 @@ pub async fn check_upload(gate: &Gate, user: &UserInfo, owner: &UploadOwner) -> 
         None => (may("impersonate", "", "users", None, &installer).await?, format!("user {installer:?}")),
     };
     if may { Ok(()) } else { Err(foreign("impersonate", what)) }
-}
-
-/// The ServiceAccount of a user name, if it is one.
-fn account_of(user_name: &str) -> Option<ServiceAccountReference> {
-    let (namespace, name) = user_name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    Some(ServiceAccountReference { name: name.to_owned(), namespace: namespace.to_owned() })
 }
