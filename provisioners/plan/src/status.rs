@@ -349,15 +349,15 @@ impl Writer<'_> {
             self.status.conditions.drop_type(DEFINITION_DELETED);
             return;
         }
-        let message = self.deleted_text();
+        // All of them: whoever lists what is missing reads it here.
+        let message = self.deleted_text(&self.deleted.join(", "));
         self.set(DEFINITION_DELETED, ConditionStatus::True, reason::DEFINITION_DELETED, &message);
     }
 
-    fn deleted_text(&self) -> String {
+    fn deleted_text(&self, names: &str) -> String {
         format!(
-            "CustomResourceDefinition {} was deleted, with all objects of its kind; a new value of the annotation {} has it \
+            "CustomResourceDefinition {names} was deleted, with all objects of its kind; a new value of the annotation {} has it \
              made again",
-            bounded(&self.deleted, ", "),
             rukpak_crds::names::RECONCILE_REQUESTED_AT
         )
     }

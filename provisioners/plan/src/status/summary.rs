@@ -203,9 +203,10 @@ impl Writer<'_> {
                     Summary::Working { reason: reason::PROGRESSING, message }
                 }
             }
-            Installation::Applied { .. } if !self.deleted.is_empty() => {
-                Summary::Stalled { reason: reason::DEFINITION_DELETED, message: self.deleted_text() }
-            }
+            Installation::Applied { .. } if !self.deleted.is_empty() => Summary::Stalled {
+                reason: reason::DEFINITION_DELETED,
+                message: self.deleted_text(&bounded(&self.deleted, ", ")),
+            },
             Installation::Applied { .. } if self.is_known_unhealthy && self.is_late() => Summary::Stalled {
                 reason: reason::PROGRESS_DEADLINE_EXCEEDED,
                 message: bounded(&self.complaints, "\n"),

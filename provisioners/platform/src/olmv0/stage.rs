@@ -1,7 +1,7 @@
 //! How far a BundleDeployment is on its way to the bundle that it was last pointed at. Pure.
 
 use kube::{Resource, ResourceExt};
-use rukpak_crds::condition::{Conditions as _, HAS_VALID_BUNDLE, INSTALLED, READY, reason};
+use rukpak_crds::condition::{Conditions as _, DEFINITION_DELETED, HAS_VALID_BUNDLE, INSTALLED, READY, reason};
 use rukpak_crds::{BundleDeployment, Condition, ConditionStatus, Plan, PlanPhase};
 
 use crate::installed::{self, Identity, Installed};
@@ -27,8 +27,11 @@ pub(super) enum Stage {
     },
     /// Something has to be there first.
     Held(String),
-    /// It is written, and somebody has deleted CustomResourceDefinitions of it since. In words, with their names.
-    Lost(String),
+    /// It is written, and somebody has deleted CustomResourceDefinitions of it since. In words, in `all` with all their names.
+    Lost {
+        why: String,
+        all: String,
+    },
     /// The operator says that it must not be upgraded now. In words.
     NotUpgradeable(String),
     /// It is about to be written.
@@ -114,7 +117,7 @@ fn stage(deployment: &BundleDeployment, is_active: bool, questions: &[std::sync:
         return Stage::Held(text(ready));
     }
     if says(ready, reason::DEFINITION_DELETED) {
-        return Stage::Lost(text(ready));
+        return Stage::Lost { why: text(ready), all: text(find(DEFINITION_DELETED)) };
     }
     if says(ready, reason::OPERATOR_CONDITION_NOT_UPGRADEABLE) {
         return Stage::NotUpgradeable(text(ready));
@@ -225,7 +228,9 @@ mod tests {
         let failed = ("Installed", "False", "InstallFailed", "no Tank");
         assert_eq!(of(&[VALID, failed, awaited]), Stage::Held("no Tank".to_owned()));
         let deleted = ("Ready", "False", "DefinitionDeleted", "no Pump");
-        assert_eq!(of(&[VALID, DONE, deleted]), Stage::Lost("no Pump".to_owned()));
+        let all = ("DefinitionDeleted", "True", "DefinitionDeleted", "no Pump, Well");
+        let lost = Stage::Lost { why: "no Pump".to_owned(), all: "no Pump, Well".to_owned() };
+        assert_eq!(of(&[VALID, DONE, deleted, all]), lost);
         let quoted = ("Installed", "False", "InstallFailed", "required resource not found");
         assert!(matches!(of(&[VALID, quoted]), Stage::Failed { .. }), "words decide nothing");
         assert!(matches!(of(&[VALID, ("Ready", "Unknown", "Progressing", "")]), Stage::Applying(_)));

@@ -59,7 +59,7 @@ pub(super) fn requirements(version: &ClusterServiceVersion, seen: &Seen) -> Vec<
 
 /// Whether somebody has deleted a definition of what is installed.
 fn is_lost(name: &str, seen: &Seen) -> bool {
-    matches!(&seen.stage, Stage::Lost(names) if names.split([' ', ',', ';']).any(|word| word == name))
+    matches!(&seen.stage, Stage::Lost { all, .. } if all.split([' ', ',', ';']).any(|word| word == name))
 }
 
 /// The ServiceAccounts, with their rights once they have them.
@@ -174,7 +174,8 @@ mod tests {
     fn a_definition_that_was_deleted_is_not_present_and_others_are() {
         let definition = |name: &str| json!({"name": name, "version": "v1", "kind": "K"});
         let owned = json!({"customresourcedefinitions": {"owned": [definition("a.x"), definition("b.x")]}});
-        let lost = Stage::Lost("CustomResourceDefinition b.x was deleted, with all objects of its kind".to_owned());
+        let all = "CustomResourceDefinition b.x was deleted, with all objects of its kind".to_owned();
+        let lost = Stage::Lost { why: String::new(), all };
         let kind = "CustomResourceDefinition";
         let expected = rows(&[(kind, "a.x", "Present"), (kind, "b.x", "NotPresent")]);
         assert_eq!(told(&version(&owned), &seen(true, lost)), expected);

@@ -193,7 +193,7 @@ fn of_stage(seen: &Seen, old: &ClusterServiceVersionStatus, now: Timestamp) -> O
         Stage::Held(why) => {
             ("Pending", "RequirementsNotMet", format!("one or more requirements couldn't be found: {why}"))
         }
-        Stage::Lost(why) => ("Pending", "RequirementsNotMet", format!("requirements no longer met: {why}")),
+        Stage::Lost { why, .. } => ("Pending", "RequirementsNotMet", format!("requirements no longer met: {why}")),
         Stage::NotUpgradeable(why) => {
             ("Pending", "OperatorConditionNotUpgradeable", format!("operator is not upgradeable: {why}"))
         }
