@@ -117,9 +117,6 @@ struct Review {
 
 impl Request {
     /// Reads the body of a call.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn decode(body: &[u8]) -> Result<Self, Error> {
         Self::decode_counted(body).map(|(request, _)| request)
     }

@@ -54,9 +54,6 @@ pub enum Error {
 }
 
 /// Runs the webhook until SIGTERM or SIGINT.
-///
-/// # Errors
-/// What keeps it from starting, or from going on.
 pub async fn run(options: Options) -> Result<(), Error> {
     let mut process = Process::start()?;
     let metrics = Arc::new(Metrics::default());

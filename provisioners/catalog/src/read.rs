@@ -35,15 +35,9 @@ pub const MAX_DOCUMENTS: u64 = 200_000;
 /// What is made of each document while it is read.
 pub trait Form: Sized {
     /// Of one JSON object. The outer error is JSON's, the inner one the document's.
-    ///
-    /// # Errors
-    /// See above.
     fn from_json(json: &[u8]) -> Result<Result<Self, document::Error>, serde_json::Error>;
 
     /// Of a value, as YAML gives it.
-    ///
-    /// # Errors
-    /// What is wrong with the document.
     fn from_value(value: &Value) -> Result<Self, document::Error>;
 }
 
@@ -153,9 +147,6 @@ pub fn folder(root: &Path, limits: &Limits, visit: &mut dyn FnMut(Document)) -> 
 
 /// Reads every file of the folder as [`folder`] does, but one after the other, in the order of their names: the documents come
 /// in an order that depends on nothing else. Blocks.
-///
-/// # Errors
-/// As [`folder`].
 pub fn folder_in_order<F: Form>(root: &Path, limits: &Limits, visit: &mut dyn FnMut(F)) -> Result<(), Error> {
     folder::read_in_order(root, limits, visit)
 }

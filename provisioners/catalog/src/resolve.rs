@@ -108,9 +108,6 @@ pub enum Error {
 }
 
 /// Finds the bundle.
-///
-/// # Errors
-/// Why there is none.
 pub fn resolve<'a>(offers: &[Offer<'a>], request: Request<'_>) -> Result<Resolved<'a>, Error> {
     match best(offers, request).as_slice() {
         [(offer, bundle)] => {

@@ -62,9 +62,6 @@ pub struct Filter {
 
 impl Served {
     /// Writes the catalog that is in the files of `catalog` into the existing folder `folder`. Gives what is kept of it in memory.
-    ///
-    /// # Errors
-    /// What is wrong with the catalog, or with the disk.
     pub fn write(catalog: &Path, limits: &Limits, folder: &Path) -> Result<Catalog, read::Error> {
         let in_folder = |source| read::Error::Io { path: folder.display().to_string(), source };
         let mut writer = Writer::new(folder).map_err(in_folder)?;
@@ -82,9 +79,6 @@ impl Served {
     }
 
     /// What was written into `folder`.
-    ///
-    /// # Errors
-    /// It was not, or not wholly.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let lines: Vec<Line> = serde_json::from_reader(BufReader::new(File::open(folder.join(INDEX))?))?;
         let served = Self { folder: folder.to_owned(), lines };
@@ -110,17 +104,11 @@ impl Served {
     }
 
     /// The file with all lines.
-    ///
-    /// # Errors
-    /// Of the disk.
     pub fn all(&self) -> io::Result<File> {
         File::open(self.folder.join(ALL))
     }
 
     /// The compressed file with all lines.
-    ///
-    /// # Errors
-    /// Of the disk.
     pub fn compressed(&self) -> io::Result<File> {
         File::open(self.folder.join(COMPRESSED))
     }

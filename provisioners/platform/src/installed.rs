@@ -68,9 +68,6 @@ pub(crate) enum Installed {
 
 /// What is installed. The history tells, also when the Bundle is gone, as after a rollback; a Bundle from before the history told does
 /// so as long as it is there.
-///
-/// # Errors
-/// The API server does not say.
 pub(crate) async fn look(deployment: Option<&BundleDeployment>, client: &Client) -> Result<Installed, Error> {
     let installed = deployment.map_or(Installed::Nothing, from_history);
     let Installed::Unknown(active) = &installed else { return Ok(installed) };

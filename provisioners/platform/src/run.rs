@@ -87,9 +87,6 @@ pub enum Error {
 }
 
 /// Runs until SIGTERM or SIGINT.
-///
-/// # Errors
-/// What keeps it from starting, or from going on.
 pub async fn run(options: Options) -> Result<(), Error> {
     let mut process = Process::start()?;
     check_names(&options.catalogs)?;

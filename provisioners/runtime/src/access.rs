@@ -118,9 +118,6 @@ impl Gate {
     }
 
     /// Returns the user, if the call may be answered.
-    ///
-    /// # Errors
-    /// Why it may not.
     pub async fn check(
         &self,
         peer: &Peer,
@@ -144,9 +141,6 @@ impl Gate {
     }
 
     /// Asks the API server by which name it knows this process.
-    ///
-    /// # Errors
-    /// It does not say.
     pub async fn own_name(&self) -> Result<String, Denied> {
         let answer = self.ask(&SelfSubjectReview::default()).await?;
         let user = answer.status.and_then(|status| status.user_info);
@@ -173,9 +167,6 @@ impl Gate {
     }
 
     /// Asks the API server whether the user may do this.
-    ///
-    /// # Errors
-    /// It does not say.
     pub async fn may(&self, user: &UserInfo, asked: SubjectAccessReviewSpec) -> Result<bool, Denied> {
         let user = user.clone();
         let spec = SubjectAccessReviewSpec {

@@ -178,9 +178,6 @@ type Tasks = JoinSet<&'static str>;
 
 impl Process {
     /// Listens to SIGTERM and SIGINT from now on.
-    ///
-    /// # Errors
-    /// [`Error::Signal`].
     pub fn start() -> Result<Self, Error> {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
         stop_at_signals(&stop, &hurry).map_err(Error::Signal)?;
@@ -215,9 +212,6 @@ impl Process {
 
     /// Serves what a program says about itself (probes, metrics) as plain HTTP, to the very end; nothing if `address`, which
     /// `flag` names, is none.
-    ///
-    /// # Errors
-    /// [`Error::Listen`].
     pub async fn serve_plainly(
         &mut self,
         flag: &'static str,
@@ -316,9 +310,6 @@ impl Process {
 }
 
 /// Starts to listen on the address that `flag` names; `None` if it is none.
-///
-/// # Errors
-/// [`Error::Listen`].
 pub async fn listen(flag: &'static str, address: &Address) -> Result<Option<TcpListener>, Error> {
     address.listen().await.map_err(|source| Error::Listen { address: address.clone(), flag, source })
 }

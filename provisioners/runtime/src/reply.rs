@@ -59,9 +59,6 @@ pub fn known(tag: &str) -> Response {
 }
 
 /// The answer with the file, or a part of it.
-///
-/// # Errors
-/// Of the disk.
 pub fn file(content: Content, method: &Method, headers: &HeaderMap) -> io::Result<Response> {
     let Content { mut file, tag, media_type, modified } = content;
     let size = file.metadata()?.len();

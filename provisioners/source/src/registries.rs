@@ -98,9 +98,6 @@ impl Registries {
 }
 
 /// Reads a file that `flag` names.
-///
-/// # Errors
-/// [`Error::File`].
 pub fn read(path: &Path, flag: &'static str) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|source| Error::File { path: path.to_owned(), flag, source })
 }

@@ -50,9 +50,6 @@ pub struct Attempt {
 
 impl Attempts {
     /// In `folder`, which is made.
-    ///
-    /// # Errors
-    /// It cannot be made.
     pub fn open(folder: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
         Ok(Self { folder, suspects: Arc::default() })
@@ -60,9 +57,6 @@ impl Attempts {
 
     /// Whether the Bundle with this UID may be tried. `request` is what its owner wrote to ask for an attempt: another text
     /// than the last time makes what happened before forgotten.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
     pub fn admit(&self, uid: &str, request: &str) -> io::Result<Admitted> {
         let file = self.file(uid)?;
         let killed = match read(&file)? {
@@ -77,17 +71,11 @@ impl Attempts {
     }
 
     /// The Bundle with this UID is gone.
-    ///
-    /// # Errors
-    /// Its file cannot be removed.
     pub fn forget(&self, uid: &str) -> io::Result<()> {
         remove(&self.file(uid)?)
     }
 
     /// Removes the files of Bundles that went while nobody looked.
-    ///
-    /// # Errors
-    /// The folder cannot be read, or a file not be removed.
     pub fn sweep(&self, live: &HashSet<String>) -> io::Result<()> {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;

@@ -209,9 +209,6 @@ fn remembered_pin(bundle: &Bundle, context: &Context) -> Option<Pin> {
 }
 
 /// Fetches the content of a revision of the BundleDeployment again, by its pin and without a Bundle.
-///
-/// # Errors
-/// Why it cannot be fetched, in words.
 pub async fn fetch_revision(
     revision: &Revision,
     deployment: &BundleDeployment,

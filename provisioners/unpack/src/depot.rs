@@ -79,9 +79,6 @@ pub enum Error {
 impl Depot {
     /// Opens the folder, creating it where it is missing, and removes what a process left that was killed while it received.
     /// What it holds, all in all, is at most `quota` bytes.
-    ///
-    /// # Errors
-    /// Of the disk.
     pub fn open(folder: &Path, quota: u64) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         for entry in fs::read_dir(folder)? {
@@ -135,9 +132,6 @@ impl Depot {
     }
 
     /// Whether there is room for so many bytes more. There may not be when they come.
-    ///
-    /// # Errors
-    /// [`Error::Full`].
     pub fn check_room(&self, size_bytes: u64) -> Result<(), Error> {
         lock(&self.usage).check(size_bytes, self.quota)
     }
@@ -174,9 +168,6 @@ impl Depot {
     }
 
     /// Makes `received` the archive of the Bundle, in one step.
-    ///
-    /// # Errors
-    /// Of the disk.
     pub fn keep(&self, uid: &str, received: Received) -> io::Result<()> {
         let Received { mut file, counted, .. } = received;
         if let Some(bucket) = &self.bucket {
@@ -196,9 +187,6 @@ impl Depot {
     }
 
     /// The Bundle is gone.
-    ///
-    /// # Errors
-    /// Of the disk.
     pub fn remove(&self, uid: &str) -> io::Result<()> {
         if let Some(bucket) = &self.bucket {
             return bucket.delete(&key(uid)).map_err(io::Error::other);
@@ -213,9 +201,6 @@ impl Depot {
 
     /// Removes the archives of Bundles that are not among `live`, the UIDs of all Bundles that are uploaded, if they are at
     /// least `age` old: a Bundle may be so new that it is not among them yet. Returns how many.
-    ///
-    /// # Errors
-    /// Of the disk.
     pub fn sweep<S: BuildHasher>(&self, live: &HashSet<String, S>, age: Duration) -> io::Result<u64> {
         let mut removed = 0;
         for archive in self.archives()? {
@@ -294,9 +279,6 @@ impl Drop for Counted {
 }
 
 /// The digest of a file from where it stands to its end, which it is then at.
-///
-/// # Errors
-/// Of the disk.
 pub fn digest(file: &mut File) -> io::Result<Digest> {
     let mut hasher = Hasher::new(Algorithm::Sha256);
     let mut buffer = vec![0; BUFFER_BYTES];

@@ -61,9 +61,6 @@ pub fn config_maps(change: Change<'_>) -> Result<BTreeSet<String>, Denial> {
 ///
 /// On an update immutability is checked first. A Bundle that is being deleted may carry a source that is not admitted
 /// today: it may be older than this webhook, and its finalizers must go.
-///
-/// # Errors
-/// The refusal.
 pub fn check(change: Change<'_>, mutable: &BTreeSet<String>) -> Result<(), Denial> {
     looked_at(change)?.map_or(Ok(()), |bundle| check_source(bundle, mutable))
 }

@@ -52,9 +52,6 @@ pub fn use_of(bundle: &Value, name: &str) -> Option<Use> {
 }
 
 /// Decides on the creation of a ConfigMap that is not immutable.
-///
-/// # Errors
-/// The refusal.
 pub fn check_creation(name: &str, uses: &[Use]) -> Result<(), Denial> {
     let mut bundles: Vec<_> = uses.iter().filter(|one| one.is_source).map(|one| one.bundle.clone()).collect();
     bundles.sort();
@@ -62,9 +59,6 @@ pub fn check_creation(name: &str, uses: &[Use]) -> Result<(), Denial> {
 }
 
 /// Decides on a deletion.
-///
-/// # Errors
-/// The refusal.
 pub fn check_deletion(name: &str, uses: &[Use]) -> Result<(), Denial> {
     let first = uses.iter().map(|one| &one.bundle).min();
     first.map_or(Ok(()), |bundle| Err(Denial::InUse { name: name.to_owned(), bundle: bundle.clone() }))

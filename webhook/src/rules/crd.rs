@@ -59,9 +59,6 @@ pub fn is_settled(old: &Value, new: &Value) -> bool {
 ///
 /// The objects of one that is nobody's yet are not looked at: this process may not list them. The controller has looked at
 /// them where it takes the CRD over, and by hand the schema can be changed before the label as well.
-///
-/// # Errors
-/// One of them cannot be read.
 pub fn compare(live: &Value, new: &Value, effort: &Effort<'_>) -> Result<SchemaChange, Error> {
     let mut report = crd_upgrade::check_within(live, new, Options::default(), effort)?;
     if live["metadata"]["labels"][OWNER_KIND] != OWNER_KIND_VALUE {

@@ -23,9 +23,6 @@ pub struct Denial {
 
 /// Decides whether somebody else than the controller may make `new` out of `old`, which is null where there is none yet. What `old`
 /// says already may stay.
-///
-/// # Errors
-/// The refusal.
 pub fn check(old: &Value, new: &Value, controller: &str) -> Result<(), Denial> {
     let refused = |field: &str| Err(Denial { field: field.to_owned(), controller: controller.to_owned() });
     if owners(new).difference(&owners(old)).next().is_some() {

@@ -24,9 +24,6 @@ pub struct Denial {
 }
 
 /// Decides on the deletion of an object by a user.
-///
-/// # Errors
-/// The refusal.
 pub fn check_deletion(object: &Value, user: &str) -> Result<(), Denial> {
     let annotation = |name: &str| object["metadata"]["annotations"][name].as_str().unwrap_or_default();
     let dependents = annotation(NEEDED_BY).split(',').filter(|name| !name.is_empty());

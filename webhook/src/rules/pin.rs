@@ -16,9 +16,6 @@ pub enum Denial {
 }
 
 /// Decides on a write of the status.
-///
-/// # Errors
-/// The refusal.
 pub fn check(old: &Value, new: &Value, is_controller: bool) -> Result<(), Denial> {
     let (old, new) = (&old["status"]["pin"], &new["status"]["pin"]);
     match (old.is_null(), new.is_null()) {

@@ -225,9 +225,6 @@ impl Run {
 
     /// Asks the API server, not a cache, whether the deployment still asks for what this reconcile is about. A watch may have hung, and
     /// this process with it.
-    ///
-    /// # Errors
-    /// If there is no answer.
     pub async fn is_wanted(&self) -> Result<bool, cluster::Error> {
         let live = self.context.cluster.deployment(&self.view.owner.name).await?;
         let is_wanted = live.is_some_and(|live| self.view.is_about(&live));

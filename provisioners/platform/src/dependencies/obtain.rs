@@ -102,9 +102,6 @@ impl Asking<'_> {
 
 impl Dependencies {
     /// Does about what `needy` depends on and is not installed what the policy says; returns what is waited for, or what would help.
-    ///
-    /// # Errors
-    /// The API server refused a request, or did not answer.
     pub async fn obtain(
         &self,
         asking: &Asking<'_>,
@@ -146,9 +143,6 @@ impl Dependencies {
     }
 
     /// Asks whether these may be installed. Returns what is waited for; nothing if that was agreed to.
-    ///
-    /// # Errors
-    /// The API server refused a request, or did not answer.
     pub async fn ask(
         &self,
         asking: &Asking<'_>,
@@ -192,9 +186,6 @@ impl Dependencies {
     }
 
     /// Says of the Plans of an object that has all that it depends on that they are over.
-    ///
-    /// # Errors
-    /// The API server refused a request, or did not answer.
     pub async fn settle(&self, asking: &Asking<'_>, client: &Client) -> Result<(), Error> {
         self.expire(&self.plans_of(&asking.owner()), "", client).await
     }

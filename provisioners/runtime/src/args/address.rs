@@ -56,9 +56,6 @@ impl fmt::Display for Address {
 
 impl Address {
     /// Starts to listen; `None` if disabled.
-    ///
-    /// # Errors
-    /// The operating system's.
     pub async fn listen(&self) -> io::Result<Option<TcpListener>> {
         let bound = match self {
             Self::Disabled => return Ok(None),

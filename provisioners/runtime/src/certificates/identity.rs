@@ -104,9 +104,6 @@ impl fmt::Debug for Identity {
 
 impl Validity {
     /// Reads it from a certificate.
-    ///
-    /// # Errors
-    /// The certificate is broken.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, Error> {
         let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| Error::Parse(error.to_string()))?;
         let at = |seconds: i64| SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
@@ -131,9 +128,6 @@ impl Validity {
 }
 
 /// Reads every certificate of a PEM text.
-///
-/// # Errors
-/// The text is broken.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(Error::Chain)
 }

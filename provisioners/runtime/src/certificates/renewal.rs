@@ -58,9 +58,6 @@ pub(crate) fn settle(lifetime: Duration) -> Duration {
 
 /// The next state of the Secret, from what it holds now. `is_published` says that the authorities of a state with a staged
 /// certificate are where clients look for them.
-///
-/// # Errors
-/// No certificate can be made.
 pub fn advance(
     live: Option<&BTreeMap<String, ByteString>>,
     wanted: Wanted<'_>,

@@ -32,9 +32,6 @@ use crate::probes::watches::Starting;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(50);
 
 /// How the API server is reached: by the kubeconfig that is named, else by the one of the environment, else as a Pod.
-///
-/// # Errors
-/// [`Error::Config`], [`Error::Kubeconfig`].
 pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
     let mut config = match kubeconfig {
         None => Config::infer().await.map_err(|error| Error::Config(Box::new(error)))?,
@@ -61,9 +58,6 @@ fn heed_no_proxy(config: &mut Config) {
 
 /// A client with that configuration, whose requests are counted, none of which waits for ever, and none of which is refused by an
 /// API server that is not ready.
-///
-/// # Errors
-/// [`Error::Client`].
 pub fn client(config: Config) -> Result<Client, Error> {
     let failed = |error| Error::Client(Box::new(error));
     let probe = Probe::new(Client::try_from(config.clone()).map_err(failed)?);
@@ -75,9 +69,6 @@ pub fn client(config: Config) -> Result<Client, Error> {
 
 /// A client with that configuration, none of whose requests waits for ever: for a program that somebody runs by hand. It counts
 /// nothing, and a refusal is told as it comes.
-///
-/// # Errors
-/// If the configuration is of no use.
 pub fn bounded_client(config: Config) -> Result<Client, kube::Error> {
     Ok(ClientBuilder::try_from(config)?.with_layer(&layer_fn(bounded)).build())
 }

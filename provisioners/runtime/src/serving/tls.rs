@@ -68,9 +68,6 @@ impl Tls {
     }
 
     /// Serves new connections with this certificate.
-    ///
-    /// # Errors
-    /// Why not.
     pub fn serve(&self, identity: &Identity) -> Result<(), Error> {
         let mut state = self.state();
         let key = identity.key();

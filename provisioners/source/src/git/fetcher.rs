@@ -70,9 +70,6 @@ impl Fetcher {
     }
 
     /// What can be signed of the commit, before anything of its tree is read; and the child that has fetched it.
-    ///
-    /// # Errors
-    /// As for [`Fetcher::resolve`].
     pub async fn look(&self, resolved: Resolved) -> Result<(Resolved, Objects), Error> {
         let (request, commit, run) = resolved.into_parts();
         let (mut run, line) = self.go_on(&request, run, &Action::Look(commit.clone())).await?;
@@ -84,9 +81,6 @@ impl Fetcher {
 
     /// The tree of the commit, from `directory` down, over the connection that resolved it, or over a new one where that is
     /// missing or too old. A branch that moved on meanwhile does no harm as long as the commit can still be reached.
-    ///
-    /// # Errors
-    /// As for [`Fetcher::resolve`].
     pub async fn fetch(&self, resolved: Resolved) -> Result<Stage, Error> {
         let (request, commit, run) = resolved.into_parts();
         let mut stage =

@@ -13,9 +13,6 @@ pub fn reference(text: &str) -> Option<String> {
 }
 
 /// Reads a manifest to its layers, an index to the manifest for this machine.
-///
-/// # Errors
-/// As when an image is pulled.
 pub fn manifest(body: &[u8]) -> Result<(), Error> {
     match manifest::read(body, None, "input")? {
         OciManifest::Image(image) => manifest::layers(&image, 1_000, "input").map(drop),

@@ -33,9 +33,6 @@ pub enum InstalledBy {
 
 /// Checks that the user may decide what the Bundle holds: may write the object that it belongs to, and act with the rights that its
 /// objects are installed with.
-///
-/// # Errors
-/// What they may not.
 pub async fn check_upload(gate: &Gate, user: &UserInfo, owner: &UploadOwner) -> Result<(), Denied> {
     let may = async |verb: &str, group: &str, resource: &str, namespace: Option<String>, name: &str| {
         let attributes = ResourceAttributes {

@@ -5,9 +5,6 @@ use std::collections::BTreeSet;
 use kube::core::{Expression, Selector};
 
 /// Reads a selector of labels.
-///
-/// # Errors
-/// What cannot be read, in words.
 pub(super) fn labels(text: &str) -> Result<Selector, String> {
     terms(text).into_iter().map(|term| expression(term.trim())).collect()
 }
