@@ -128,7 +128,7 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
 /// they are asked for by name they look up themselves.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    egress: Egress,
+    pub(crate) egress: Egress,
     proxies: Matcher,
     proxy_hosts: Vec<String>,
 }
@@ -141,10 +141,6 @@ impl Guard {
         let proxy_hosts =
             ["http://proxied.invalid/", "https://proxied.invalid/"].into_iter().filter_map(host).collect();
         Arc::new(Self { egress, proxies, proxy_hosts })
-    }
-
-    pub(crate) fn egress(&self) -> &Egress {
-        &self.egress
     }
 
     /// Whether `url` is asked for through a proxy.

@@ -4,7 +4,8 @@
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     depth: usize,
-    deepest: usize,
+    /// How many objects and lists lay in each other.
+    pub(super) deepest: usize,
     is_in_string: bool,
     /// The last byte was a backslash in a string.
     is_escaped: bool,
@@ -44,11 +45,6 @@ impl Scanner {
             at += 1;
         }
         None
-    }
-
-    /// How many objects and lists lay in each other.
-    pub(super) fn deepest(&self) -> usize {
-        self.deepest
     }
 }
 

@@ -106,8 +106,8 @@ impl<F: Form> Stream<'_, '_, F> {
             }
         };
         self.check_size(length)?;
-        let place = self.place(self.window.line());
-        if scanner.deepest() > yaml::MAX_DEPTH {
+        let place = self.place(self.window.line);
+        if scanner.deepest > yaml::MAX_DEPTH {
             return Err(yaml::Error::Depth(place).into());
         }
         match F::from_json(&self.window.unused()[..length]) {
@@ -154,7 +154,7 @@ impl<F: Form> Stream<'_, '_, F> {
         if text.is_empty() {
             return Ok(false);
         }
-        let (before, line) = (self.documents, self.window.line());
+        let (before, line) = (self.documents, self.window.line);
         let values = yaml::parse(self.file, text, &mut Budget::new(self.limits)).map_err(|e| moved(e, before, line))?;
         self.window.advance(length);
         for value in values {
@@ -193,7 +193,7 @@ impl<F: Form> Stream<'_, '_, F> {
 
     fn grow(&mut self) -> Result<bool, Error> {
         let grown = self.window.grow().map_err(|source| self.io(source))?;
-        let total = self.window.total();
+        let total = self.window.total;
         self.totals.add(self.file, total - self.counted, 0)?;
         self.counted = total;
         Ok(grown)
@@ -205,7 +205,7 @@ impl<F: Form> Stream<'_, '_, F> {
 
     fn check_size(&self, length: usize) -> Result<(), LimitExceeded> {
         Limit::ManifestBytes
-            .check(length as u64, self.limits.manifest_bytes, || self.place(self.window.line()).to_string())
+            .check(length as u64, self.limits.manifest_bytes, || self.place(self.window.line).to_string())
     }
 
     fn place(&self, line: usize) -> Position {

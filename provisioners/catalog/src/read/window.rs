@@ -14,9 +14,10 @@ pub(super) struct Window<'r> {
     /// Where the read ones end; what is behind is room.
     end: usize,
     is_at_end: bool,
-    line: usize,
-    /// Bytes that the reader gave.
-    total: u64,
+    /// The line, from 1, that the unused bytes begin in.
+    pub(super) line: usize,
+    /// How much came out of the stream.
+    pub(super) total: u64,
 }
 
 impl<'r> Window<'r> {
@@ -27,16 +28,6 @@ impl<'r> Window<'r> {
     /// What is not used yet, as far as it was read.
     pub(super) fn unused(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
-    }
-
-    /// The line, from 1, that the unused bytes begin in.
-    pub(super) fn line(&self) -> usize {
-        self.line
-    }
-
-    /// How much came out of the stream.
-    pub(super) fn total(&self) -> u64 {
-        self.total
     }
 
     /// Reads on. False at the end of the stream.

@@ -112,7 +112,7 @@ impl Fetcher {
             Self::error(failure, None, request)
         })?;
         // Whoever the proxy connects to, the child sees only the proxy.
-        let egress = if proxy.is_some() { &Egress::anywhere() } else { self.guard.egress() };
+        let egress = if proxy.is_some() { &Egress::anywhere() } else { &self.guard.egress };
         let run = Run::start(&self.options, &self.roots, access, proxy)?;
         let line = Task::line(request, action, egress, run.path(), &self.options.limits);
         Ok((run, line.map_err(|source| self.failed(source))?))

@@ -76,13 +76,13 @@ pub(super) async fn accepted_if(
     condition: Option<(HeaderName, HeaderValue)>,
 ) -> Result<Response, Error> {
     let conditional = condition.is_some();
-    let (url, authorization) = (request.url().clone(), request.authorization());
-    let trust = if request.skips_verification() { Trust::Anyone } else { Trust::KnownAuthorities };
+    let (url, authorization) = (request.url.clone(), request.authorization());
+    let trust = if request.insecure_skip_verify { Trust::Anyone } else { Trust::KnownAuthorities };
     let asked = client::Request { url, accept, authorization, trust, condition };
     let response = client::get(clients, asked).await.map_err(|error| Error::get(error, request))?;
     let status = response.status();
     // A redirect may have led elsewhere, and the status is then about that place.
-    let elsewhere = response.url().origin() != request.url().origin();
+    let elsewhere = response.url().origin() != request.url.origin();
     let host = elsewhere.then(|| client::host(response.url()));
     match status {
         StatusCode::OK => Ok(response),

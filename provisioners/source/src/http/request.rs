@@ -16,10 +16,10 @@ use crate::{client, location};
 /// An address and how to speak to who is there. `Debug` shows no secret.
 #[derive(Clone)]
 pub struct Request {
-    url: Url,
+    pub(super) url: Url,
     shown: String,
     login: Option<Login>,
-    insecure_skip_verify: bool,
+    pub(super) insecure_skip_verify: bool,
 }
 
 impl Request {
@@ -71,14 +71,6 @@ impl Request {
     /// The server that is asked, and given the login.
     pub fn server(&self) -> Option<Server> {
         Server::of_url(&self.url)
-    }
-
-    pub(super) fn url(&self) -> &Url {
-        &self.url
-    }
-
-    pub(super) fn skips_verification(&self) -> bool {
-        self.insecure_skip_verify
     }
 
     pub(super) fn has_login(&self) -> bool {

@@ -42,7 +42,7 @@ impl<'a> Session<'a> {
         credentials: &'a Credentials,
         authorization: Option<Authorization>,
     ) -> Self {
-        let places = transport.mirrors().places(reference);
+        let places = transport.mirrors.places(reference);
         let endpoint = |place| Endpoint::new(transport, place, credentials);
         let mut endpoints: Result<Vec<_>, _> = places.map(|places| places.into_iter().map(endpoint).collect());
         if let (Ok(endpoints), Some(authorization)) = (&mut endpoints, authorization)

@@ -20,7 +20,7 @@ use crate::pace::{self, Pace, TooSlow};
 pub(super) struct Transport {
     clients: Clients,
     plain_http: BTreeSet<String>,
-    mirrors: Mirrors,
+    pub(super) mirrors: Mirrors,
     /// Where what mirrors give is put until it has been checked, and how much of it.
     pub(super) spool_dir: PathBuf,
     pub(super) download_bytes: u64,
@@ -71,10 +71,6 @@ impl Transport {
             download_bytes: options.limits.download_bytes,
             layers: options.limits.layers,
         })
-    }
-
-    pub(super) fn mirrors(&self) -> &Mirrors {
-        &self.mirrors
     }
 
     /// The root of a registry's API; without TLS where `plain` or the options say so.
