@@ -3,14 +3,31 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# A file's product code ends where its tests begin; `tests.rs` and files below `tests/` are tests.
+# The paths of modules that are compiled for tests alone, without `.rs`.
+mapfile -t test_modules < <(git ls-files -- '*.rs' | xargs awk '
+  FNR == 1 { before = "" }
+  before == "#[cfg(test)]" && /^(pub(\(.*\))? )?mod [a-z0-9_]+;$/ {
+    folder = FILENAME
+    sub(/(\/(lib|main|mod))?\.rs$/, "", folder)
+    print folder "/" substr($NF, 1, length($NF) - 1)
+  }
+  { before = $0 }')
+
+# A file's product code ends where a module of tests begins in it; `tests.rs`, files below `tests/` and test modules are tests.
 count() {
-  awk -v kind="$1" '
-    FNR == 1 { inline = 0; beside = FILENAME ~ /(^|\/)tests(\.rs$|\/)/ }
-    /^#\[cfg\(test\)\]$/ { inline = 1 }
+  printf '%s\n' "${test_modules[@]}" | awk -v kind="$1" '
+    FILENAME == "-" { modules[$0]; next }
+    FNR == 1 {
+      inline = 0
+      before = ""
+      beside = FILENAME ~ /(^|\/)tests(\.rs$|\/)/
+      for (path = FILENAME; sub(/(\.rs|\/[^\/]*)$/, "", path);) beside = beside || path in modules
+    }
+    before == "#[cfg(test)]" && /^mod [a-z0-9_]+ \{$/ { inline = 1 }
+    { before = $0 }
     { if (beside) sums["beside"]++; else if (inline) sums["inline"]++; else sums["product"]++ }
     /^ *\/\/[\/!]/ && !beside && !inline { sums["doc"]++ }
-    END { print sums[kind] + 0 }' "${@:2}"
+    END { print sums[kind] + 0 }' - "${@:2}"
 }
 
 # Words of documents: all, of them those of generated pages, and those of code, commands and their output elsewhere.
