@@ -7,18 +7,14 @@ use crate::answer::changed;
 use crate::args::WaitingArgs;
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::wait::{self, Step, Wait};
 
 /// The condition that names what is waited for.
 const DELETING: &str = "Deleting";
 
 /// Asks for the deletion, and waits until everything is gone.
-pub async fn run(arguments: &WaitingArgs) -> Exit {
-    ended(delete(arguments).await)
-}
-
-async fn delete(arguments: &WaitingArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &WaitingArgs) -> Result<Exit, Failure> {
     let name = &arguments.name;
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let existing = cluster.existing(name).await?;

@@ -35,17 +35,13 @@ use crate::args::{CertProvider, DiffArgs, ServiceArgs};
 use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::output::to_stderr;
 use crate::release::Reader;
 use crate::source::Content;
 
 /// Asks the cluster. [`Exit::Yes`] if nothing would change, [`Exit::No`] if something would.
-pub async fn run(arguments: &DiffArgs) -> Exit {
-    ended(diff(arguments).await)
-}
-
-async fn diff(arguments: &DiffArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &DiffArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let report = report(&cluster, arguments).await?;
     for remark in &report.remarks {

@@ -11,15 +11,15 @@ use rukpak_plain::{Budget, Object, Origin, yaml};
 use rukpak_registry::Bundle;
 use serde_json::Value;
 
-use crate::args::{ExamplesArgs, ObjectForm, ServiceArgs};
+use crate::args::{ExamplesArgs, ServiceArgs};
 use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::format::Format;
-use crate::output::{self, chain, to_stderr, to_stdout, to_stdout_raw};
+use crate::output::{chain, to_stderr};
 use crate::release::Reader;
-use crate::render::detect;
+use crate::render::{self, detect};
 use crate::service::Service;
 use crate::source::{self, Content};
 use crate::table::count;
@@ -36,11 +36,7 @@ struct Examples {
     warnings: Vec<String>,
 }
 
-pub async fn run(arguments: &ExamplesArgs) -> Exit {
-    ended(print(arguments).await)
-}
-
-async fn print(arguments: &ExamplesArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &ExamplesArgs) -> Result<Exit, Failure> {
     let limits = Limits::default();
     let (content, format) = if let Some(name) = deployment(arguments) {
         let cluster = Cluster::connect(&arguments.cluster).await?;
@@ -61,10 +57,7 @@ async fn print(arguments: &ExamplesArgs) -> Result<Exit, Failure> {
     if let Some(initial) = objects.iter().find(|object| is_initial(object)) {
         to_stderr(&format!("note: the operator needs {} first ({INITIAL})", initial.key()));
     }
-    Ok(match arguments.output {
-        ObjectForm::Yaml => to_stdout_raw(|out| output::yaml(out, &objects), Exit::Yes),
-        ObjectForm::Json => to_stdout(|out| output::json(out, &objects), Exit::Yes),
-    })
+    Ok(render::print(&objects, arguments.output))
 }
 
 /// Returns the examples of the Bundle that is installed, the object to begin with first.

@@ -12,7 +12,7 @@ use crate::args::{ExportArgs, ImageForm, ImportArgs, RegistryArgs};
 use crate::catalog::choice::{self, Chosen};
 use crate::examine::{Purpose, examine_with};
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::format::Format;
 use crate::oci::destination::reference;
 use crate::oci::layout::{self, Entry, Layout};
@@ -43,12 +43,12 @@ struct Answer {
     images: Vec<Copied>,
 }
 
-pub async fn run(arguments: &ExportArgs) -> Exit {
-    ended(interruptible(Box::pin(export(arguments)), "what was fetched stays in the layout").await)
+pub async fn run(arguments: &ExportArgs) -> Result<Exit, Failure> {
+    interruptible(Box::pin(export(arguments)), "what was fetched stays in the layout").await
 }
 
-pub async fn run_import(arguments: &ImportArgs) -> Exit {
-    ended(interruptible(Box::pin(import(arguments)), "what was sent stays in the registry").await)
+pub async fn run_import(arguments: &ImportArgs) -> Result<Exit, Failure> {
+    interruptible(Box::pin(import(arguments)), "what was sent stays in the registry").await
 }
 
 /// Ends at Ctrl-C, and says what is left.

@@ -19,17 +19,17 @@ use serde::Serialize;
 use crate::args::ExtensionCommand;
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 
 /// The resource of ClusterExtensions, with its group.
 const EXTENSIONS: &str = "clusterextension.olm.operatorframework.io";
 
-pub async fn run(command: &ExtensionCommand) -> Exit {
-    ended(match command {
+pub async fn run(command: &ExtensionCommand) -> Result<Exit, Failure> {
+    match command {
         ExtensionCommand::List(arguments) => list::list(arguments).await,
         ExtensionCommand::Show(arguments) => show::show(arguments).await,
         ExtensionCommand::Why(arguments) => Box::pin(why::why(arguments)).await,
-    })
+    }
 }
 
 /// What an extension asks for, and what it has.

@@ -69,8 +69,3 @@ impl From<service::Error> for Failure {
         if error.is_refusal() { Self::no(text) } else { Self::unknown(text) }
     }
 }
-
-/// Ends a verb: what it ended with, or why it did not.
-pub fn ended(outcome: Result<Exit, Failure>) -> Exit {
-    outcome.unwrap_or_else(Failure::report)
-}

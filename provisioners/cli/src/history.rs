@@ -10,7 +10,7 @@ use crate::args::{DeploymentArgs, OutputForm};
 use crate::cluster::Cluster;
 use crate::colour::Palette;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::table;
 
 /// What `--output json` prints.
@@ -24,11 +24,7 @@ struct History<'a> {
     revisions: &'a [Revision],
 }
 
-pub async fn run(arguments: &DeploymentArgs) -> Exit {
-    ended(history(arguments).await)
-}
-
-async fn history(arguments: &DeploymentArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &DeploymentArgs) -> Result<Exit, Failure> {
     let deployment = Cluster::connect(&arguments.cluster).await?.existing(&arguments.name).await?;
     Ok(print(arguments.output.form, &arguments.name, &deployment))
 }

@@ -17,7 +17,7 @@ use crate::args::InstallArgs;
 use crate::chart;
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::output::to_stderr;
 use crate::run::stale;
 use crate::service::Service;
@@ -46,17 +46,8 @@ struct Written {
     is_changed: bool,
 }
 
-/// Makes a BundleDeployment, and waits.
-pub async fn run(arguments: &InstallArgs) -> Exit {
-    ended(put(arguments, false).await)
-}
-
-/// Changes a BundleDeployment, and waits.
-pub async fn run_upgrade(arguments: &InstallArgs) -> Exit {
-    ended(put(arguments, true).await)
-}
-
-async fn put(arguments: &InstallArgs, is_upgrade: bool) -> Result<Exit, Failure> {
+/// Makes a BundleDeployment, or changes it, and waits.
+pub async fn run(arguments: &InstallArgs, is_upgrade: bool) -> Result<Exit, Failure> {
     let name = &arguments.name;
     let mut asked = asked(arguments).await?;
     let cluster = Cluster::connect(&arguments.cluster).await?;

@@ -88,6 +88,7 @@ mod wait;
 mod why;
 
 use args::Command;
+use failure::Failure;
 
 pub use args::{command, parse};
 pub use exit::Exit;
@@ -95,24 +96,24 @@ pub use source::remote::GIT_CHILD;
 
 /// Does what the command line asks for, with what it says on stdout and stderr.
 pub async fn run(command: &Command) -> Exit {
-    match command {
+    let outcome = match command {
         Command::Render(arguments) => render::run(arguments).await,
         Command::Validate(arguments) => validate::run(arguments).await,
         Command::Rights(arguments) => rights::run(arguments).await,
         Command::Examples(arguments) => examples::run(arguments).await,
         Command::Policy(arguments) => policy::run(arguments),
-        Command::Install(arguments) => install::run(arguments).await,
-        Command::Upgrade(arguments) => install::run_upgrade(arguments).await,
+        Command::Install(arguments) => install::run(arguments, false).await,
+        Command::Upgrade(arguments) => install::run(arguments, true).await,
         Command::Diff(arguments) => diff::run(arguments).await,
-        Command::Run(arguments) => run::run(arguments).await,
+        Command::Run(arguments) => Box::pin(run::run(arguments)).await,
         Command::Package(arguments) => package::run(arguments).await,
-        Command::Pull(arguments) => package::run_pull(arguments).await,
+        Command::Pull(arguments) => package::pull(arguments).await,
         Command::Export(arguments) => export::run(arguments).await,
         Command::Import(arguments) => export::run_import(arguments).await,
-        Command::Content(arguments) => content::run(arguments).await,
-        Command::Catalog(command) => catalog::run(command).await,
+        Command::Content(arguments) => Ok(content::run(arguments).await),
+        Command::Catalog(command) => Ok(catalog::run(command).await),
         Command::Extension(command) => extension::run(command).await,
-        Command::Migrate(arguments) => migrate::run(arguments).await,
+        Command::Migrate(arguments) => Box::pin(migrate::run(arguments)).await,
         Command::Status(arguments) => status::run(arguments).await,
         Command::Plan(verb) => plan::run(verb).await,
         Command::History(arguments) => history::run(arguments).await,
@@ -124,10 +125,11 @@ pub async fn run(command: &Command) -> Exit {
         Command::Tree(arguments) => tree::run(arguments).await,
         Command::Why(arguments) => why::run(arguments).await,
         Command::Ui(arguments) => ui::run(arguments).await,
-        Command::Completions(arguments) => shell::completions(arguments),
+        Command::Completions(arguments) => Ok(shell::completions(arguments)),
         Command::Man(arguments) => shell::man(arguments),
         Command::Version => {
-            output::to_stdout(|out| writeln!(out, "rukpakctl {}", env!("CARGO_PKG_VERSION")), Exit::Yes)
+            Ok(output::to_stdout(|out| writeln!(out, "rukpakctl {}", env!("CARGO_PKG_VERSION")), Exit::Yes))
         }
-    }
+    };
+    outcome.unwrap_or_else(Failure::report)
 }

@@ -26,7 +26,7 @@ use crate::answer::{DEPLOYMENTS, structured};
 use crate::args::{Holder, MigrateArgs, OutputForm};
 use crate::cluster::Cluster;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::output::{to_stderr, to_stdout};
 
 /// A BundleDeployment that others write is read again this often.
@@ -49,11 +49,7 @@ struct Done {
 }
 
 /// Prints what would be done, or does it.
-pub async fn run(arguments: &MigrateArgs) -> Exit {
-    ended(Box::pin(migrate(arguments)).await)
-}
-
-async fn migrate(arguments: &MigrateArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &MigrateArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let (from, name) = match &arguments.object {
         None => return Box::pin(takeover::all(&cluster, arguments)).await,

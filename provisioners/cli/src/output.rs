@@ -2,8 +2,6 @@
 
 use std::io::{self, BufWriter, Write};
 
-use rukpak_plain::Object;
-
 use crate::exit::Exit;
 
 /// Writes data to stdout and returns `exit`; [`Exit::Unknown`] if it cannot be written. A closed pipe is no failure: the
@@ -63,11 +61,6 @@ impl Write for Escaping<'_> {
     }
 }
 
-/// A number of objects, in words.
-pub fn counted(objects: usize) -> String {
-    if objects == 1 { "1 object".to_owned() } else { format!("{objects} objects") }
-}
-
 /// An error with all its causes, joined with `: `. A cause that the error before it has told already is not told again.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -83,12 +76,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Writes objects as YAML, a document each. What kubectl, who reads YAML 1.1, makes of it are the same objects.
-pub fn yaml(out: &mut dyn Write, objects: &[Object]) -> io::Result<()> {
-    documents(out, objects)
-}
-
-/// Writes values as YAML, a document each.
+/// Writes values as YAML, a document each. What kubectl, who reads YAML 1.1, makes of it are the same values.
 pub fn documents(out: &mut dyn Write, values: &[impl serde::Serialize]) -> io::Result<()> {
     for object in values {
         let text = serde_saphyr::to_string(object).map_err(io::Error::other)?;
@@ -103,18 +91,13 @@ pub fn pretty(out: &mut dyn Write, answer: &impl serde::Serialize) -> io::Result
     out.write_all(b"\n")
 }
 
-/// Writes objects as one JSON array.
-pub fn json(out: &mut dyn Write, objects: &[Object]) -> io::Result<()> {
-    pretty(out, &objects)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
     use rukpak_content::Limits;
-    use rukpak_plain::{Budget, Origin, yaml};
+    use rukpak_plain::{Budget, Object, Origin, yaml};
     use serde_json::{Value, json};
 
     use super::*;
@@ -149,14 +132,9 @@ mod tests {
         let object = json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "n"}, (&*hostile): hostile});
         let object = Object::new(object, Origin::made_from("a test")).unwrap();
         let mut written = Vec::new();
-        super::yaml(&mut written, &[object]).unwrap();
+        documents(&mut written, &[object]).unwrap();
         let text = String::from_utf8(written).unwrap();
         assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n' && letter != '\t'), "{text:?}");
-    }
-
-    #[test]
-    fn one_object_is_one() {
-        assert_eq!([0, 1, 2].map(counted), ["0 objects", "1 object", "2 objects"]);
     }
 
     /// Text that other readers of YAML take for something else, and text that is hard to write.
@@ -234,7 +212,7 @@ mod tests {
         let object = json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "n"}, "spec": value});
         let object = Object::new(object, Origin::made_from("a test")).unwrap();
         let mut text = Vec::new();
-        super::yaml(&mut text, &[object.clone(), object.clone()]).unwrap();
+        documents(&mut text, &[object.clone(), object.clone()]).unwrap();
         let file = Arc::from("a.yaml");
         let limits = Limits::default();
         let documents = yaml::parse(&file, &text, &mut Budget::new(&limits));

@@ -13,7 +13,7 @@ use crate::args::{ImageForm, PackageArgs, PullArgs};
 use crate::content::{check_empty, extract};
 use crate::examine::{Purpose, examine};
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::format::Format;
 use crate::oci::Error;
 use crate::oci::bundle::{self, Image};
@@ -46,11 +46,7 @@ impl Packaged {
 }
 
 /// Builds an image and puts it where it belongs.
-pub async fn run(arguments: &PackageArgs) -> Exit {
-    ended(package(arguments).await)
-}
-
-async fn package(arguments: &PackageArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &PackageArgs) -> Result<Exit, Failure> {
     let place = Destination::read(&arguments.image)?;
     if let Destination::Registry(image) = &place
         && image.digest().is_some()
@@ -159,11 +155,7 @@ fn at(place: &Destination, digest: &Digest) -> String {
 }
 
 /// Fetches an image and writes its files to a folder.
-pub async fn run_pull(arguments: &PullArgs) -> Exit {
-    ended(pull(arguments).await)
-}
-
-async fn pull(arguments: &PullArgs) -> Result<Exit, Failure> {
+pub async fn pull(arguments: &PullArgs) -> Result<Exit, Failure> {
     let failed = |error: &dyn std::error::Error| Failure::unknown(chain(error));
     check_empty(&arguments.folder).map_err(|error| failed(&error))?;
     destination::reference(&arguments.image)?;

@@ -20,7 +20,7 @@ use crate::args::{ListPlansArgs, OutputForm, PlanArgs, PlanCommand, PlanVerb};
 use crate::cluster::{self, Cluster};
 use crate::colour::Palette;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::output::to_stdout;
 use crate::table;
 
@@ -33,14 +33,14 @@ struct Plans<'a> {
     plans: &'a [Plan],
 }
 
-pub async fn run(verb: &PlanVerb) -> Exit {
-    let Some(command) = &verb.command else { return preview::run(&verb.preview).await };
-    ended(match command {
+pub async fn run(verb: &PlanVerb) -> Result<Exit, Failure> {
+    let Some(command) = &verb.command else { return Ok(preview::run(&verb.preview).await) };
+    match command {
         PlanCommand::List(arguments) => list(arguments).await,
         PlanCommand::Show(arguments) => show(arguments).await,
         PlanCommand::Approve(arguments) => answer(arguments, PlanApproval::Approved).await,
         PlanCommand::Reject(arguments) => answer(arguments, PlanApproval::Rejected).await,
-    })
+    }
 }
 
 async fn list(arguments: &ListPlansArgs) -> Result<Exit, Failure> {

@@ -9,15 +9,11 @@ use rukpak_plan::rights::policy::{InstallPolicy, objects};
 
 use crate::args::PolicyArgs;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::output::chain;
 use crate::rights::written;
 
-pub fn run(arguments: &PolicyArgs) -> Exit {
-    ended(print(arguments))
-}
-
-fn print(arguments: &PolicyArgs) -> Result<Exit, Failure> {
+pub fn run(arguments: &PolicyArgs) -> Result<Exit, Failure> {
     let name = arguments.file.display().to_string();
     let policy = read(&arguments.file, &name)?;
     let all = objects(&policy).map_err(|error| Failure::no(format!("{name}: {error}")))?;

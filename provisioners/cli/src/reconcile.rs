@@ -9,16 +9,12 @@ use crate::answer::changed;
 use crate::args::WaitingArgs;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::table::one_line;
 use crate::wait::{self, Progress, Step, Wait};
 
 /// Annotates the BundleDeployment, and waits until its status says that it was looked at.
-pub async fn run(arguments: &WaitingArgs) -> Exit {
-    ended(reconcile(arguments).await)
-}
-
-async fn reconcile(arguments: &WaitingArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &WaitingArgs) -> Result<Exit, Failure> {
     let name = &arguments.name;
     let cluster = Cluster::connect(&arguments.cluster).await?;
     cluster.existing(name).await?;

@@ -1,20 +1,20 @@
 //! `rukpakctl render`.
 
 use rukpak_content::Limits;
+use rukpak_plain::Object;
 
 use crate::args::{CertProvider, ObjectForm, RenderArgs};
 use crate::examine::{Purpose, examine_with};
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::format::{Detected, Format};
-use crate::output::{chain, counted, json, to_stderr, to_stdout, to_stdout_raw, yaml};
+use crate::output::{documents, pretty, to_stderr, to_stdout, to_stdout_raw};
 use crate::source::{self, Content};
+use crate::table::count;
 
 /// Prints the objects that a bundle installs. A bundle that is refused gives none.
-pub async fn run(arguments: &RenderArgs) -> Exit {
-    let content = match source::read(&arguments.source).await {
-        Ok(content) => content,
-        Err(error) => return failed(&error),
-    };
+pub async fn run(arguments: &RenderArgs) -> Result<Exit, Failure> {
+    let content = source::read(&arguments.source).await?;
     let limits = Limits::default();
     let Detected { format, why } = detect(&content, arguments.source.format, &limits);
     let flags = &arguments.registry;
@@ -26,21 +26,16 @@ pub async fn run(arguments: &RenderArgs) -> Exit {
     if format != Format::Registry
         && let Some((flag, _)) = unused.iter().find(|(_, is_set)| *is_set)
     {
-        to_stderr(&format!("error: {flag} is for registry+v1 bundles; {} is a {format} bundle: {why}", content.from));
-        return Exit::Unknown;
+        let text = format!("{flag} is for registry+v1 bundles; {} is a {format} bundle: {why}", content.from);
+        return Err(Failure::unknown(text));
     }
-    let examined = match examine_with(&content.tree, format, Purpose::Render(flags), &arguments.source).await {
-        Ok(examined) => examined,
-        Err(failure) => return failure.report(),
-    };
+    let examined = examine_with(&content.tree, format, Purpose::Render(flags), &arguments.source).await?;
     for warning in content.remarks.iter().chain(&examined.warnings) {
         to_stderr(&format!("warning: {warning}"));
     }
     let detected = Format::detect(&content.tree, &limits);
-    if let Err(refused) = examined.refuse_findings(&content.from, &detected, format, "nothing was rendered") {
-        return refused.report();
-    }
-    to_stderr(&format!("{}: {} of a {format} bundle ({why})", content.from, counted(examined.objects.len())));
+    examined.refuse_findings(&content.from, &detected, format, "nothing was rendered")?;
+    to_stderr(&format!("{}: {} of a {format} bundle ({why})", content.from, count(examined.objects.len(), "object")));
     let has_secrets =
         examined.objects.iter().any(|object| object.annotation(rukpak_registry::render::CA_ANNOTATION).is_some());
     if has_secrets && flags.cert_provider.is_none_or(|provider| provider == CertProvider::Own) {
@@ -48,16 +43,15 @@ pub async fn run(arguments: &RenderArgs) -> Exit {
             "note: certificates are placeholders that the controller replaces; to apply the objects by hand, set --cert-provider",
         );
     }
-    match arguments.output {
-        ObjectForm::Yaml => to_stdout_raw(|out| yaml(out, &examined.objects), Exit::Yes),
-        ObjectForm::Json => to_stdout(|out| json(out, &examined.objects), Exit::Yes),
-    }
+    Ok(print(&examined.objects, arguments.output))
 }
 
-/// Says why there is no bundle to look at.
-pub(crate) fn failed(error: &source::Error) -> Exit {
-    to_stderr(&format!("error: {}", chain(error)));
-    if error.is_refusal() { Exit::No } else { Exit::Unknown }
+/// Prints objects as documents of YAML, or as one JSON array.
+pub(crate) fn print(objects: &[Object], form: ObjectForm) -> Exit {
+    match form {
+        ObjectForm::Yaml => to_stdout_raw(|out| documents(out, objects), Exit::Yes),
+        ObjectForm::Json => to_stdout(|out| pretty(out, &objects), Exit::Yes),
+    }
 }
 
 /// The format that was asked for, else that of the tree.

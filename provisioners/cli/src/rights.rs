@@ -20,19 +20,16 @@ use crate::cluster::Cluster;
 use crate::diff::crds;
 use crate::examine::{self, Purpose};
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::format;
-use crate::output::{counted, documents, pretty, to_stderr, to_stdout, to_stdout_raw};
+use crate::output::{documents, pretty, to_stderr, to_stdout, to_stdout_raw};
 use crate::release::Reader;
 use crate::render::detect;
 use crate::service::Service;
 use crate::source;
+use crate::table::count;
 
-pub async fn run(arguments: &RightsArgs) -> Exit {
-    ended(print(arguments).await)
-}
-
-async fn print(arguments: &RightsArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &RightsArgs) -> Result<Exit, Failure> {
     let (objects, of_migrations, deployment) = match arguments.source.deployment() {
         Some(name) => {
             let cluster = Cluster::connect(&arguments.cluster).await?;
@@ -101,7 +98,7 @@ async fn of_bundle(arguments: &RightsArgs) -> Result<Objects, Failure> {
     }
     let detected = format::Format::detect(&content.tree, &limits);
     examined.refuse_findings(&content.from, &detected, format, "there is nothing to grant rights for")?;
-    to_stderr(&format!("{}: {} of a {format} bundle ({why})", content.from, counted(examined.objects.len())));
+    to_stderr(&format!("{}: {} of a {format} bundle ({why})", content.from, count(examined.objects.len(), "object")));
     let mut kinds = Kinds { defined: defined(&examined.objects), cluster: None, arguments };
     let mut objects = Vec::with_capacity(examined.objects.len());
     for object in examined.objects {
@@ -143,7 +140,7 @@ async fn of_deployment(
     for bundle in unpacked {
         let (content, format) = reader.of_bundle(&service, bundle).await?;
         let plan = reader.plan(cluster, &content.tree, format, true).await?;
-        to_stderr(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
+        to_stderr(&format!("{}: {} of a {format} bundle", content.from, count(plan.steps.len(), "object")));
         for step in plan.steps.values().filter(|step| kind::is_crd(&step.key)) {
             let migration = migration(cluster, name, deployment, step).await?;
             of_migrations.extend(migration.iter().flat_map(|migration| of_migration(&step.identity, migration)));

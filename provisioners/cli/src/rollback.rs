@@ -8,16 +8,12 @@ use crate::answer::changed;
 use crate::args::RollbackArgs;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::history::revisions;
 use crate::wait::{self, Wait};
 
 /// Sets `spec.rollbackTo`, and waits.
-pub async fn run(arguments: &RollbackArgs) -> Exit {
-    ended(rollback(arguments).await)
-}
-
-async fn rollback(arguments: &RollbackArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &RollbackArgs) -> Result<Exit, Failure> {
     let name = &arguments.name;
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let existing = cluster.existing(name).await?;

@@ -16,7 +16,7 @@ use crate::args::RunArgs;
 use crate::chart;
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::output::{to_stderr, to_stdout};
 use crate::service::{Service, Uploaded};
 use crate::source::pack::{self, Packed};
@@ -26,11 +26,7 @@ use crate::wait::{self, Wait};
 /// So often somebody else may write what is about to be applied: a status is written, too.
 const ATTEMPTS: usize = 20;
 
-pub async fn run(arguments: &RunArgs) -> Exit {
-    ended(Box::pin(install(arguments)).await)
-}
-
-async fn install(arguments: &RunArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &RunArgs) -> Result<Exit, Failure> {
     let name = &arguments.name;
     let packed = pack::pack(&arguments.folder, &Limits::default())?;
     for remark in &packed.remarks {

@@ -1,12 +1,10 @@
 //! `rukpakctl completions` and `man`: both made from the definition of the flags.
 
-use std::path::Path;
-
 use clap::Command;
 
 use crate::args::{self, CompletionArgs, ManArgs};
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::output::{to_stderr, to_stdout_raw};
 
 /// Prints the completions for a shell.
@@ -17,11 +15,8 @@ pub fn completions(arguments: &CompletionArgs) -> Exit {
 }
 
 /// Writes a man page for each command to a folder.
-pub fn man(arguments: &ManArgs) -> Exit {
-    ended(write_pages(&arguments.folder))
-}
-
-fn write_pages(folder: &Path) -> Result<Exit, Failure> {
+pub fn man(arguments: &ManArgs) -> Result<Exit, Failure> {
+    let folder = &arguments.folder;
     let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(args::command(), folder));
     written.map_err(|error| Failure::unknown(format!("write man pages to {}: {error}", folder.display())))?;
     to_stderr(&format!("{} man pages in {}", pages(&args::command()), folder.display()));

@@ -18,7 +18,7 @@ use crate::args::{OutputForm, StatusArgs};
 use crate::cluster::{self, Cluster};
 use crate::colour::Palette;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::history::source;
 use crate::table::{self, one_line};
 use crate::wait::is_seen;
@@ -89,15 +89,11 @@ struct Note<'a> {
     message: &'a str,
 }
 
-pub async fn run(arguments: &StatusArgs) -> Exit {
-    match &arguments.name {
-        Some(name) => deployment::run(name, arguments).await,
-        None => ended(all(arguments).await),
-    }
-}
-
-async fn all(arguments: &StatusArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &StatusArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
+    if let Some(name) = &arguments.name {
+        return Ok(deployment::print(arguments.output.form, &cluster.existing(name).await?));
+    }
     let (deployments, operators) = gather(&cluster, arguments.selector.as_deref()).await?;
     Ok(print(arguments.output.form, &deployments, operators.as_deref()))
 }

@@ -6,14 +6,10 @@ use crate::answer::changed;
 use crate::args::DeploymentArgs;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 
 /// Sets `spec.suspend`, or removes it.
-pub async fn run(arguments: &DeploymentArgs, is_suspended: bool) -> Exit {
-    ended(set(arguments, is_suspended).await)
-}
-
-async fn set(arguments: &DeploymentArgs, is_suspended: bool) -> Result<Exit, Failure> {
+pub async fn run(arguments: &DeploymentArgs, is_suspended: bool) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let existing = cluster.existing(&arguments.name).await?;
     let what = match (existing.spec.suspend, is_suspended) {

@@ -89,4 +89,9 @@ mod tests {
                       längere   -         two lines [31mred\n";
         assert_eq!(String::from_utf8(out).unwrap(), wanted);
     }
+
+    #[test]
+    fn one_object_is_one() {
+        assert_eq!([0, 1, 2].map(|number| count(number, "object")), ["0 objects", "1 object", "2 objects"]);
+    }
 }

@@ -20,7 +20,7 @@ use crate::args::{DeploymentArgs, OutputForm};
 use crate::cluster::{self, Cluster};
 use crate::colour::{Palette, Tone};
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::history::source;
 use crate::output::chain;
 use crate::table::one_line;
@@ -79,11 +79,7 @@ pub(crate) struct ObjectNode {
 }
 
 /// Asks the cluster. Yes if everything is healthy.
-pub async fn run(arguments: &DeploymentArgs) -> Exit {
-    ended(tree(arguments).await)
-}
-
-async fn tree(arguments: &DeploymentArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &DeploymentArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let deployment = cluster.existing(&arguments.name).await?;
     Ok(gather(&cluster, &deployment).await?.print(arguments.output.form))

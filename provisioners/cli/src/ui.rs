@@ -31,7 +31,7 @@ use self::guard::Guard;
 use crate::args::{CertProvider, ServiceArgs, UiArgs};
 use crate::cluster::Cluster;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::output::{to_stderr, to_stdout};
 
 const STYLE: &str = include_str!("ui/page.css");
@@ -46,11 +46,7 @@ struct Site {
     takes_answers: bool,
 }
 
-pub async fn run(arguments: &UiArgs) -> Exit {
-    ended(serve(arguments).await)
-}
-
-async fn serve(arguments: &UiArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &UiArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     // Whoever is not served is told so before a browser is opened.
     cluster.all_deployments(None).await?;

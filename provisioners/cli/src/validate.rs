@@ -8,11 +8,13 @@ use serde::Serialize;
 use crate::args::{FindingForm, ValidateArgs};
 use crate::examine::{Examined, Purpose, examine_with};
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::finding::Finding;
 use crate::format::Detected;
-use crate::output::{chain, counted, to_stderr, to_stdout};
-use crate::render::{detect, failed};
+use crate::output::{chain, pretty, to_stderr, to_stdout};
+use crate::render::detect;
 use crate::source::{self, Content};
+use crate::table::count;
 
 /// What `--output json` prints.
 #[derive(Serialize)]
@@ -28,26 +30,21 @@ struct Report<'a> {
 }
 
 /// Prints everything that is wrong with a bundle.
-pub async fn run(arguments: &ValidateArgs) -> Exit {
+pub async fn run(arguments: &ValidateArgs) -> Result<Exit, Failure> {
     let content = match source::read(&arguments.source).await {
-        Ok(content) => content,
-        Err(error) if error.is_refusal() => return refused(arguments, &error),
-        Err(error) => return failed(&error),
+        Err(error) if error.is_refusal() => return Ok(refused(arguments, &error)),
+        read => read?,
     };
     let limits = Limits::default();
     let Detected { format, why } = detect(&content, arguments.source.format, &limits);
     let Content { tree, from, remarks: mut warnings, image: _ } = content;
-    let examined = examine_with(&tree, format, Purpose::Validate, &arguments.source).await;
-    let Examined { objects, findings, warnings: more } = match examined {
-        Ok(examined) => examined,
-        Err(failure) => return failure.report(),
-    };
+    let examined = examine_with(&tree, format, Purpose::Validate, &arguments.source).await?;
+    let Examined { objects, findings, warnings: more } = examined;
     warnings.extend(more);
     let verdict = match findings.len() {
         0 if objects.is_empty() => "valid".to_owned(),
-        0 => format!("valid, {}", counted(objects.len())),
-        1 => "1 finding".to_owned(),
-        count => format!("{count} findings"),
+        0 => format!("valid, {}", count(objects.len(), "object")),
+        findings => count(findings, "finding"),
     };
     to_stderr(&format!("{from}: a {format} bundle ({why}): {verdict}"));
     let report = Report {
@@ -57,7 +54,7 @@ pub async fn run(arguments: &ValidateArgs) -> Exit {
         findings: &findings,
         warnings: &warnings,
     };
-    print(arguments.output, &report)
+    Ok(print(arguments.output, &report))
 }
 
 /// The content cannot be read, and never will be.
@@ -76,10 +73,7 @@ fn print(form: FindingForm, report: &Report<'_>) -> Exit {
     let write = |out: &mut dyn Write| -> io::Result<()> {
         match form {
             FindingForm::Text => report.findings.iter().try_for_each(|finding| writeln!(out, "{}", finding.text)),
-            FindingForm::Json => {
-                serde_json::to_writer_pretty(&mut *out, report)?;
-                out.write_all(b"\n")
-            }
+            FindingForm::Json => pretty(out, report),
         }
     };
     to_stdout(write, if report.valid { Exit::Yes } else { Exit::No })

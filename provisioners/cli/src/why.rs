@@ -22,7 +22,7 @@ use crate::args::{OutputForm, WhyArgs};
 use crate::cluster::{Cluster, Served};
 use crate::colour::Palette;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
+use crate::failure::Failure;
 use crate::history::source;
 use crate::table::{self, one_line};
 use crate::tree::{self, ObjectNode};
@@ -79,11 +79,7 @@ struct ManagedField {
 }
 
 /// Asks the cluster. Yes if the object is a BundleDeployment's.
-pub async fn run(arguments: &WhyArgs) -> Exit {
-    ended(why(arguments).await)
-}
-
-async fn why(arguments: &WhyArgs) -> Result<Exit, Failure> {
+pub async fn run(arguments: &WhyArgs) -> Result<Exit, Failure> {
     let (kind, name) = arguments.object().map_err(|text| Failure::unknown(text).hint("rukpakctl why --help"))?;
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let served = kind_of(&cluster, kind).await?;

@@ -17,10 +17,11 @@ use crate::failure::Failure;
 use crate::format;
 use crate::install::given::{self, Given};
 use crate::install::patch::kept;
-use crate::output::{counted, to_stderr};
+use crate::output::to_stderr;
 use crate::release::{Reader, foreign_class};
 use crate::service::Service;
 use crate::source::{self, Content, remote};
+use crate::table::count;
 use crate::upload::class_of;
 
 /// What the cluster is compared with.
@@ -78,7 +79,7 @@ pub(super) async fn planned<'a>(
         to_stderr(&format!("warning: {remark}"));
     }
     let mut plan = reader.plan(cluster, &content.tree, format, is_drift).await?;
-    to_stderr(&format!("{}: {} of a {format} bundle", content.from, counted(plan.steps.len())));
+    to_stderr(&format!("{}: {} of a {format} bundle", content.from, count(plan.steps.len(), "object")));
     // What is installed has its own.
     reader.rendering.values = None;
     let deployment = reader.deployment;

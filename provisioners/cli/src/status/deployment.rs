@@ -7,24 +7,14 @@ use rukpak_crds::condition::Condition;
 use rukpak_crds::{BundleDeployment, ConditionStatus, Conditions as _, condition};
 
 use crate::answer::{self, DEPLOYMENTS};
-use crate::args::{OutputForm, StatusArgs};
-use crate::cluster::Cluster;
+use crate::args::OutputForm;
 use crate::colour::Palette;
 use crate::exit::Exit;
-use crate::failure::{Failure, ended};
 use crate::table::{self, count, one_line};
 use crate::wait::is_seen;
 
-/// Asks the cluster. Yes if the BundleDeployment is ready.
-pub async fn run(name: &str, arguments: &StatusArgs) -> Exit {
-    let found = match Cluster::connect(&arguments.cluster).await {
-        Ok(cluster) => cluster.existing(name).await,
-        Err(error) => Err(error),
-    };
-    ended(found.map(|deployment| print(arguments.output.form, &deployment)).map_err(Failure::from))
-}
-
-fn print(form: OutputForm, deployment: &BundleDeployment) -> Exit {
+/// Prints what it is like. Yes if the BundleDeployment is ready.
+pub(super) fn print(form: OutputForm, deployment: &BundleDeployment) -> Exit {
     let exit = if is_ready(deployment) { Exit::Yes } else { Exit::No };
     answer::print(
         form,
