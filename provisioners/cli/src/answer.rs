@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use kube::ResourceExt as _;
 use rukpak_crds::BundleDeployment;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::args::OutputForm;
 use crate::colour::Palette;
@@ -15,6 +16,19 @@ use crate::output::{pretty, to_stdout, to_stdout_raw};
 pub const DEPLOYMENTS: &str = "bundledeployment.core.rukpak.io";
 /// The resource of Bundles, with its group.
 pub const BUNDLES: &str = "bundle.core.rukpak.io";
+
+/// Names an object as `kubectl --output name` does: `deployment.apps/pump`.
+pub fn object_name(group: &str, kind: &str, name: &str) -> String {
+    let dot = if group.is_empty() { "" } else { "." };
+    format!("{}{dot}{group}/{name}", kind.to_lowercase())
+}
+
+/// Names the object of a manifest in the same way.
+pub fn name_of(object: &Value) -> String {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
+    object_name(group, text("/kind"), text("/metadata/name"))
+}
 
 /// Prints what was done: `bundledeployment.core.rukpak.io/pump suspended`, or the object.
 pub fn changed(form: OutputForm, deployment: &BundleDeployment, what: &str, exit: Exit) -> Exit {

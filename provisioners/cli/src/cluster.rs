@@ -8,27 +8,25 @@ mod events;
 mod kinds;
 mod kubeconfig;
 mod objects;
-mod olm;
-mod owners;
-mod plans;
 mod trial;
 
 use std::error::Error as StdError;
+use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
+use kube::api::{ListParams, PatchParams, PostParams};
 use kube::core::Status;
-use kube::{Api, Client, Config};
-use rukpak_crds::{Bundle, PlatformOperator};
+use kube::{Api, Client, Config, Resource};
 use rukpak_runtime::process::bounded_client;
+use serde::de::DeserializeOwned;
 
 pub use self::any::Dependents;
 pub use self::changes::owner_labels;
 pub use self::deployments::AwaitedBundle;
 pub use self::events::{Change, EventLine};
 use self::kubeconfig::ClusterConfig;
-pub use self::objects::Served;
 use crate::args::ClusterArgs;
 
 /// The field manager of what is applied. Its name is upstream's.
@@ -110,6 +108,16 @@ fn fault(cluster: &str, error: kube::Error) -> Error {
     }
 }
 
+/// How an object is created in our name.
+fn creating() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
+}
+
+/// How a patch is merged in our name.
+fn merging() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
 impl Cluster {
     /// Reads the kubeconfig. Nothing is sent.
     pub async fn connect(flags: &ClusterArgs) -> Result<Self, Error> {
@@ -122,8 +130,24 @@ impl Cluster {
         fault(&self.name, error)
     }
 
-    pub async fn bundle(&self, name: &str) -> Result<Bundle, Error> {
-        Api::<Bundle>::all(self.client.clone()).get(name).await.map_err(|error| self.fault(error))
+    /// Reads an object that is in no namespace. A cluster without the kind refuses with 404 as well.
+    pub async fn get<K>(&self, name: &str) -> Result<K, Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        Api::<K>::all(self.client.clone()).get(name).await.map_err(|error| self.fault(error))
+    }
+
+    /// Lists the objects that have these labels, by name. A cluster without the kind refuses with 404.
+    pub async fn list<K>(&self, labels: Option<&str>) -> Result<Vec<K>, Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let selected = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() };
+        let listed = Api::<K>::all(self.client.clone()).list(&selected).await.map_err(|error| self.fault(error))?;
+        let mut objects = listed.items;
+        objects.sort_by_key(kube::ResourceExt::name_any);
+        Ok(objects)
     }
 
     /// A ControllerRevision, which records a release.
@@ -146,12 +170,6 @@ impl Cluster {
     /// The Pods of a namespace.
     pub fn pods(&self, namespace: &str) -> Api<Pod> {
         Api::namespaced(self.client.clone(), namespace)
-    }
-
-    /// The PlatformOperators that have these labels. A cluster without the kind refuses with 404.
-    pub async fn platform_operators(&self, labels: Option<&str>) -> Result<Vec<PlatformOperator>, Error> {
-        let all: Api<PlatformOperator> = Api::all(self.client.clone());
-        Ok(all.list(&changes::selected(labels)).await.map_err(|error| self.fault(error))?.items)
     }
 }
 

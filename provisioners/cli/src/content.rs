@@ -7,6 +7,7 @@ use std::path::Path;
 
 use reqwest::Url;
 use rukpak_content::{Limits, Node, Tree as _};
+use rukpak_crds::Bundle;
 use rukpak_source::archive::{self, Dialect, read_tar};
 use rukpak_source::decompress::Decompressor;
 use rukpak_source::{Stage, stage};
@@ -74,7 +75,7 @@ async fn show(arguments: &ContentArgs) -> Result<Exit, Error> {
         check_empty(folder)?;
     }
     let cluster = Cluster::connect(&arguments.cluster).await?;
-    let bundle = cluster.bundle(&arguments.bundle).await?;
+    let bundle: Bundle = cluster.get(&arguments.bundle).await?;
     let url = bundle.status.and_then(|status| status.content_url).filter(|url| !url.is_empty()).ok_or(Error::NoUrl)?;
     // Its host is a name that only the cluster knows.
     let path = Url::parse(&url).map_err(|_| Error::Url(url.clone()))?.path().to_owned();

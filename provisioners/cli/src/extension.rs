@@ -115,7 +115,7 @@ fn is_settled(extension: &ClusterExtension) -> bool {
 
 /// An extension, which must be there.
 pub(crate) async fn existing(cluster: &Cluster, name: &str) -> Result<ClusterExtension, Failure> {
-    cluster.extension(name).await.map_err(|error| match error {
+    cluster.get(name).await.map_err(|error| match error {
         cluster::Error::Refused(status) if status.code == 404 => {
             Failure::no(status.message).hint("rukpakctl extension list")
         }

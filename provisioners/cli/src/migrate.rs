@@ -13,32 +13,42 @@ mod objects;
 mod plan;
 mod takeover;
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject};
 use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::{BundleDeployment, PlatformOperator};
 use rukpak_plan::owner::controller;
+use rukpak_plan::{Identity, Kind};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::answer::{DEPLOYMENTS, structured};
+use crate::answer::{DEPLOYMENTS, name_of, object_name, structured};
 use crate::args::{Holder, MigrateArgs, OutputForm};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Dependents};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{to_stderr, to_stdout};
 
 /// A BundleDeployment that others write is read again this often.
 const ATTEMPTS: usize = 8;
+/// The kinds that may have a BundleDeployment.
+const EXTENSION: &str = "ClusterExtension";
+const OPERATOR: &str = "PlatformOperator";
 
 /// What is to be done.
 struct Plan {
     deployment: BundleDeployment,
     /// What shall have it; nothing if it is to stand alone.
-    made: Option<(ApiResource, DynamicObject)>,
-    left: Option<(ApiResource, OwnerReference)>,
+    made: Option<Made>,
+    /// What has it now.
+    left: Option<OwnerReference>,
 }
+
+/// An object that is made, and how it is named.
+type Made = (Identity, Value);
 
 /// A step that is done, as `--output json` prints it.
 #[derive(Serialize)]
@@ -64,21 +74,42 @@ pub async fn run(arguments: &MigrateArgs) -> Result<Exit, Failure> {
     if arguments.apply {
         return plan.carry_out(&cluster, arguments.output.form).await;
     }
-    to_stderr("nothing is changed; with --apply:");
-    plan.steps().iter().for_each(|step| to_stderr(&format!("  {step}")));
+    say_steps(&plan.steps());
     Ok(plan.print(arguments.output.form))
 }
 
+/// Says what is not done yet.
+fn say_steps(steps: &[String]) {
+    to_stderr("nothing is changed; with --apply:");
+    steps.iter().for_each(|step| to_stderr(&format!("  {step}")));
+}
+
+/// Names an object that may have a BundleDeployment.
+fn holder(kind: &str, name: &str) -> Identity {
+    let resource = match kind {
+        EXTENSION => ApiResource::erase::<ClusterExtension>(&()),
+        _ => ApiResource::erase::<PlatformOperator>(&()),
+    };
+    let kind = Kind { resource: Arc::new(resource), namespaced: false };
+    Identity { kind, namespace: None, name: name.to_owned() }
+}
+
+/// An object that is to have a BundleDeployment, with its name.
+fn made(object: Value) -> Made {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    (holder(text("/kind"), text("/metadata/name")), object)
+}
+
 /// `clusterextension.olm.operatorframework.io/pump`.
-fn named(resource: &ApiResource, name: &str) -> String {
-    format!("{}.{}/{name}", resource.kind.to_lowercase(), resource.group)
+fn named(identity: &Identity) -> String {
+    object_name(&identity.kind.resource.group, &identity.kind.resource.kind, &identity.name)
 }
 
 impl Plan {
     fn steps(&self) -> Vec<String> {
         let deployment = format!("{DEPLOYMENTS}/{}", self.deployment.name_any());
-        let made = self.made.as_ref().map(|(resource, object)| named(resource, &object.name_any()));
-        let left = self.left.as_ref().map(|(resource, owner)| named(resource, &owner.name));
+        let made = self.made.as_ref().map(|(identity, _)| named(identity));
+        let left = self.left.as_ref().map(|owner| named(&holder(&owner.kind, &owner.name)));
         let create = made.as_ref().map(|made| format!("create {made}"));
         let hand = match &made {
             Some(made) => {
@@ -91,13 +122,8 @@ impl Plan {
     }
 
     fn print(&self, form: OutputForm) -> Exit {
-        let Some((resource, object)) = &self.made else { return Exit::Yes };
-        match form {
-            OutputForm::Name => to_stdout(|out| writeln!(out, "{}", named(resource, &object.name_any())), Exit::Yes),
-            OutputForm::Json => structured(form, object, Exit::Yes),
-            // What kubectl apply takes.
-            OutputForm::Text | OutputForm::Wide | OutputForm::Yaml => structured(OutputForm::Yaml, object, Exit::Yes),
-        }
+        let Some((_, object)) = &self.made else { return Exit::Yes };
+        print_objects(form, std::slice::from_ref(object), object, Exit::Yes)
     }
 
     async fn carry_out(&self, cluster: &Cluster, form: OutputForm) -> Result<Exit, Failure> {
@@ -110,23 +136,35 @@ impl Plan {
 
     async fn change(&self, cluster: &Cluster, done: &mut Vec<Done>) -> Result<(), Failure> {
         let mut owner = None;
-        if let Some((resource, object)) = &self.made {
-            let created = cluster.create_unless_there(resource, object).await?;
+        if let Some((identity, object)) = &self.made {
+            let created = cluster.create_any(identity, object).await?;
             if !objects::asks_for_the_same(object, &created) {
-                let name = named(resource, &object.name_any());
-                return Err(Failure::no(format!("{name} already exists and asks for something else")));
+                let text = format!("{} already exists and asks for something else", named(identity));
+                return Err(Failure::no(text));
             }
-            done.push(Done { object: named(resource, &created.name_any()), action: "created" });
-            owner = Some(reference(resource, &created));
+            done.push(Done { object: named(identity), action: "created" });
+            owner = Some(reference(identity, &created));
         }
         cluster.hand_over(&self.deployment, owner).await?;
         let object = format!("{DEPLOYMENTS}/{}", self.deployment.name_any());
         done.push(Done { object, action: "handed over" });
-        if let Some((resource, owner)) = &self.left {
-            cluster.delete_owner(resource, owner).await?;
-            done.push(Done { object: named(resource, &owner.name), action: "deleted" });
+        if let Some(owner) = &self.left {
+            let identity = holder(&owner.kind, &owner.name);
+            cluster.delete_any(&identity, &owner.uid, Dependents::Go).await?;
+            done.push(Done { object: named(&identity), action: "deleted" });
         }
         Ok(())
+    }
+}
+
+/// Prints the objects that would be made: `whole` is all of them, as kubectl apply takes it.
+fn print_objects(form: OutputForm, objects: &[Value], whole: &Value, exit: Exit) -> Exit {
+    match form {
+        OutputForm::Name => {
+            to_stdout(|out| objects.iter().try_for_each(|object| writeln!(out, "{}", name_of(object))), exit)
+        }
+        OutputForm::Json => structured(form, whole, exit),
+        OutputForm::Text | OutputForm::Wide | OutputForm::Yaml => structured(OutputForm::Yaml, whole, exit),
     }
 }
 
@@ -145,37 +183,24 @@ fn print_done(form: OutputForm, done: &[Done]) -> Exit {
 
 /// Has an object made, and hands a BundleDeployment over to it. Others may write its status meanwhile.
 async fn hand(cluster: &Cluster, deployment: &str, owner: &Value, done: &mut Vec<Done>) -> Result<(), Failure> {
-    let object: DynamicObject =
-        serde_json::from_value(owner.clone()).map_err(|error| Failure::unknown(error.to_string()))?;
-    let resource = match object.types.as_ref().map(|types| types.kind.as_str()) {
-        Some("ClusterExtension") => ApiResource::erase::<ClusterExtension>(&()),
-        _ => ApiResource::erase::<PlatformOperator>(&()),
-    };
-    change_hands(cluster, deployment, (Some((resource, object)), None), done).await
+    change_hands(cluster, deployment, (Some(made(owner.clone())), None), done).await
 }
 
 /// Takes a BundleDeployment from whoever has it, and deletes that.
 async fn release(cluster: &Cluster, deployment: BundleDeployment, done: &mut Vec<Done>) -> Result<(), Failure> {
     let Some(owner) = controller(&deployment.metadata).cloned() else { return Ok(()) };
-    let resource = match owner.kind.as_str() {
-        "ClusterExtension" => ApiResource::erase::<ClusterExtension>(&()),
-        "PlatformOperator" => ApiResource::erase::<PlatformOperator>(&()),
-        kind => {
-            let name = deployment.name_any();
-            return Err(Failure::no(format!("bundledeployment {name:?} belongs to {kind} {:?}", owner.name)));
-        }
-    };
-    change_hands(cluster, &deployment.name_any(), (None, Some((resource, owner))), done).await
+    let name = deployment.name_any();
+    if ![EXTENSION, OPERATOR].contains(&owner.kind.as_str()) {
+        return Err(Failure::no(format!("bundledeployment {name:?} belongs to {} {:?}", owner.kind, owner.name)));
+    }
+    change_hands(cluster, &name, (None, Some(owner)), done).await
 }
-
-type Made = Option<(ApiResource, DynamicObject)>;
-type Given = Option<(ApiResource, OwnerReference)>;
 
 /// Reads the BundleDeployment again as long as others are faster.
 async fn change_hands(
     cluster: &Cluster,
     name: &str,
-    (made, left): (Made, Given),
+    (made, left): (Option<Made>, Option<OwnerReference>),
     done: &mut Vec<Done>,
 ) -> Result<(), Failure> {
     let mut attempts = ATTEMPTS;
@@ -200,11 +225,11 @@ async fn is_stale(cluster: &Cluster, plan: &Plan) -> Result<bool, Failure> {
     Ok(now.metadata.resource_version != plan.deployment.metadata.resource_version)
 }
 
-fn reference(resource: &ApiResource, object: &DynamicObject) -> OwnerReference {
+fn reference(identity: &Identity, object: &DynamicObject) -> OwnerReference {
     OwnerReference {
-        api_version: resource.api_version.clone(),
-        kind: resource.kind.clone(),
-        name: object.name_any(),
+        api_version: identity.kind.resource.api_version.clone(),
+        kind: identity.kind.resource.kind.clone(),
+        name: identity.name.clone(),
         uid: object.uid().unwrap_or_default(),
         controller: Some(true),
         block_owner_deletion: Some(true),

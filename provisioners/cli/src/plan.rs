@@ -44,7 +44,7 @@ pub async fn run(verb: &PlanVerb) -> Result<Exit, Failure> {
 }
 
 async fn list(arguments: &ListPlansArgs) -> Result<Exit, Failure> {
-    let mut plans = Cluster::connect(&arguments.cluster).await?.plans().await?;
+    let mut plans: Vec<Plan> = Cluster::connect(&arguments.cluster).await?.list(None).await?;
     if let Some(name) = &arguments.deployment {
         plans.retain(|plan| plan.spec.deployment.name == *name);
     }
@@ -135,7 +135,7 @@ async fn answer(arguments: &PlanArgs, approval: PlanApproval) -> Result<Exit, Fa
 }
 
 pub(crate) async fn existing(cluster: &Cluster, name: &str) -> Result<Plan, Failure> {
-    cluster.plan(name).await.map_err(|error| match error {
+    cluster.get(name).await.map_err(|error| match error {
         cluster::Error::Refused(status) if status.code == 404 => {
             Failure::no(status.message).hint("rukpakctl plan list")
         }

@@ -125,7 +125,7 @@ impl Reader<'_> {
             let text = format!("bundledeployment {:?} has installed nothing yet", self.name);
             return Err(Failure::no(text).hint(format!("rukpakctl status {}", self.name)));
         };
-        let found = cluster.bundle(&bundle).await?;
+        let found: Bundle = cluster.get(&bundle).await?;
         self.of_bundle(service, &found).await
     }
 

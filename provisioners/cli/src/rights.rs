@@ -14,9 +14,10 @@ use rukpak_plan::rights::{Rights, Rules, needed, of_migration, powerful, roles, 
 use rukpak_plan::{Identity, Kind, Owner, Step, builtin, kind};
 use serde_json::{Value, json};
 
+use crate::answer::name_of;
 use crate::args::{RightsArgs, RoleForm};
 use crate::chart::Rendering;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, owner_labels};
 use crate::diff::crds;
 use crate::examine::{self, Purpose};
 use crate::exit::Exit;
@@ -128,7 +129,7 @@ async fn of_deployment(
         rendering: Rendering { values: None, helm: arguments.source.chart.values.helm.clone() },
         limits: limits.clone(),
     };
-    let bundles = cluster.bundles_of(name).await?;
+    let bundles: Vec<Bundle> = cluster.list(Some(&owner_labels(name))).await?;
     let unpacked: Vec<&Bundle> = bundles.iter().filter(|bundle| bundle.is_in(BundlePhase::Unpacked)).collect();
     if unpacked.is_empty() {
         let text = format!("no Bundle of bundledeployment {name:?} is unpacked");
@@ -236,11 +237,4 @@ fn namespaces(objects: &Objects) -> Vec<Value> {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         })
         .collect()
-}
-
-/// As `kubectl -o name` writes it.
-fn name_of(object: &Value) -> String {
-    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let group = text("/apiVersion").split_once('/').map(|(group, _)| format!(".{group}")).unwrap_or_default();
-    format!("{}{group}/{}", text("/kind").to_lowercase(), text("/metadata/name"))
 }

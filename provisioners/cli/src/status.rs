@@ -111,17 +111,12 @@ async fn gather(
     cluster: &Cluster,
     labels: Option<&str>,
 ) -> Result<(Vec<BundleDeployment>, Option<Vec<PlatformOperator>>), Failure> {
-    let mut deployments = cluster.all_deployments(labels).await?;
-    deployments.sort_by_key(kube::ResourceExt::name_any);
-    let operators = match cluster.platform_operators(labels).await {
+    let deployments = cluster.list(labels).await?;
+    let operators = match cluster.list(labels).await {
         // Only the kind itself can be missing: a list of nothing is empty.
         Err(cluster::Error::Refused(status)) if status.code == 404 => None,
         operators => Some(operators?),
     };
-    let operators = operators.map(|mut operators| {
-        operators.sort_by_key(kube::ResourceExt::name_any);
-        operators
-    });
     Ok((deployments, operators))
 }
 

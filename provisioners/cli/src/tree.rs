@@ -15,9 +15,9 @@ use rukpak_plan::owner::controller;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::answer::{BUNDLES, DEPLOYMENTS, print};
+use crate::answer::{BUNDLES, DEPLOYMENTS, object_name, print};
 use crate::args::{DeploymentArgs, OutputForm};
-use crate::cluster::{self, Cluster};
+use crate::cluster::{self, Cluster, owner_labels};
 use crate::colour::{Palette, Tone};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -87,8 +87,7 @@ pub async fn run(arguments: &DeploymentArgs) -> Result<Exit, Failure> {
 
 /// Asks for its Bundles and its objects.
 pub(crate) async fn gather(cluster: &Cluster, deployment: &BundleDeployment) -> Result<Tree, Failure> {
-    let mut bundles = cluster.bundles_of(&deployment.name_any()).await?;
-    bundles.sort_by_key(kube::ResourceExt::name_any);
+    let bundles: Vec<Bundle> = cluster.list(Some(&owner_labels(&deployment.name_any()))).await?;
     let kinds =
         deployment.status.as_ref().and_then(|status| status.inventory.as_ref()).map(|inventory| &inventory.kinds);
     let (mut objects, mut unknown) = (Vec::new(), Vec::new());
@@ -100,7 +99,7 @@ pub(crate) async fn gather(cluster: &Cluster, deployment: &BundleDeployment) -> 
         }
     }
     let mut tree = Tree::of(deployment, &bundles, &objects, unknown, Timestamp::now());
-    tree.needs = needs(deployment, &cluster.all_deployments(None).await?);
+    tree.needs = needs(deployment, &cluster.list(None).await?);
     if tree.unknown.is_empty() {
         tree.objects.extend(declared::absent(cluster, deployment, &tree.objects).await);
         tree.sort();
@@ -200,12 +199,8 @@ impl Tree {
         for bundle in &self.bundles {
             writeln!(out, "{BUNDLES}/{}", bundle.name)?;
         }
-        for object in &self.objects {
-            let kind = object.kind.to_lowercase();
-            let dot = if object.group.is_empty() { "" } else { "." };
-            writeln!(out, "{kind}{dot}{}/{}", object.group, one_line(&object.name))?;
-        }
-        Ok(())
+        let names = self.objects.iter().map(|object| object_name(&object.group, &object.kind, &object.name));
+        names.map(|name| one_line(&name)).try_for_each(|name| writeln!(out, "{name}"))
     }
 }
 

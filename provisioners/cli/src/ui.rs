@@ -24,7 +24,7 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
-use rukpak_crds::PlanApproval;
+use rukpak_crds::{BundleDeployment, PlanApproval};
 use tokio::net::TcpListener;
 
 use self::guard::Guard;
@@ -49,7 +49,7 @@ struct Site {
 pub async fn run(arguments: &UiArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     // Whoever is not served is told so before a browser is opened.
-    cluster.all_deployments(None).await?;
+    cluster.list::<BundleDeployment>(None).await?;
     let failed = |what: &str, error: &io::Error| Failure::unknown(format!("{what}: {error}"));
     let port = arguments.port;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;

@@ -12,14 +12,14 @@ use rukpak_crds::names::{FIELD_MANAGER, OWNER_KIND, OWNER_KIND_VALUE, OWNER_NAME
 use rukpak_crds::{BundleDeployment, ContestedField};
 use rukpak_plan::fields::{self, Taken};
 use rukpak_plan::owner::{ForeignOwner, OWNER_API_VERSION, Predecessors, extension};
-use rukpak_plan::{Owner, Ownership};
+use rukpak_plan::{Kind, Owner, Ownership};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::manifest::Manifest;
 use crate::answer::{DEPLOYMENTS, print};
 use crate::args::{OutputForm, WhyArgs};
-use crate::cluster::{Cluster, Served};
+use crate::cluster::Cluster;
 use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -95,7 +95,7 @@ pub async fn run(arguments: &WhyArgs) -> Result<Exit, Failure> {
     let mut answer = Why::of(&object, deployment.as_ref(), Timestamp::now());
     if let Some(deployment) = deployment.as_ref().filter(|_| answer.bundle_deployment.is_some()) {
         answer.needed_by = tree::needed_by(deployment);
-        answer.needs = tree::needs(deployment, &cluster.all_deployments(None).await?);
+        answer.needs = tree::needs(deployment, &cluster.list(None).await?);
         match manifest::find(&cluster, arguments, deployment, &object).await {
             Ok(manifest) => answer.manifest = manifest,
             Err(failure) => answer.manifest_unknown = Some(failure.text),
@@ -104,7 +104,7 @@ pub async fn run(arguments: &WhyArgs) -> Result<Exit, Failure> {
     Ok(answer.print(arguments.output.form))
 }
 
-async fn kind_of(cluster: &Cluster, name: &str) -> Result<Served, Failure> {
+async fn kind_of(cluster: &Cluster, name: &str) -> Result<Kind, Failure> {
     let mut kinds = cluster.kinds(name).await?;
     match kinds.len() {
         0 => Err(Failure::no(format!("the cluster serves no kind {name:?}")).hint("kubectl api-resources")),
@@ -117,12 +117,12 @@ async fn kind_of(cluster: &Cluster, name: &str) -> Result<Served, Failure> {
     }
 }
 
-fn missing(kind: &Served, namespace: Option<&str>, name: &str) -> Failure {
+fn missing(kind: &Kind, namespace: Option<&str>, name: &str) -> Failure {
     let plural = &kind.resource.plural;
     let found = Failure::no(format!("{plural} {name:?} not found"));
     match namespace {
         Some(namespace) => found.hint(format!("kubectl get {plural} -n {namespace}")),
-        None if kind.is_namespaced => found.hint("name its namespace by --namespace"),
+        None if kind.namespaced => found.hint("name its namespace by --namespace"),
         None => found.hint(format!("kubectl get {plural}")),
     }
 }

@@ -11,6 +11,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use rukpak_catalog::model::Facts;
 use rukpak_catalog::origin::{self, Loaded, Loader, Origin, Revision};
 use rukpak_catalog::{Bundle, Catalog, Package, read, registry};
+use rukpak_crds::olm::ClusterCatalog;
 use rukpak_source::Egress;
 use rukpak_source::http::FetcherOptions;
 
@@ -115,7 +116,7 @@ fn file(path: &Path) -> Result<File, Error> {
 /// The documents of a ClusterCatalog.
 async fn of_cluster(name: &str, arguments: &CatalogArgs) -> Result<File, Error> {
     let cluster = Cluster::connect(&arguments.cluster).await.map_err(served::Error::from)?;
-    let catalog = cluster.catalog(name).await.map_err(served::Error::from)?;
+    let catalog: ClusterCatalog = cluster.get(name).await.map_err(served::Error::from)?;
     Ok(served::fetch(&cluster, &catalog, &arguments.server.system_namespace).await?)
 }
 

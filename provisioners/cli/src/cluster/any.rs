@@ -1,12 +1,12 @@
 //! Objects of any kind, read and written one at a time: for verbs that change what belongs to no BundleDeployment.
 
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions, TypeMeta};
-use kube::core::PartialObjectMeta;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, Preconditions, TypeMeta};
+use kube::core::{ObjectList, PartialObjectMeta};
 use kube::runtime::wait::{await_condition, conditions};
 use rukpak_plan::{Identity, Kind};
 use serde_json::Value;
 
-use super::{Cluster, Error, FIELD_MANAGER};
+use super::{Cluster, Error, creating, merging};
 
 /// What becomes of the objects that have a deleted object as their owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +28,14 @@ impl Cluster {
         namespace: Option<&str>,
         labels: &str,
     ) -> Result<Vec<DynamicObject>, Error> {
-        let mut page = ListParams::default().labels(labels).limit(PAGE);
-        let (api, mut all) = (self.api(&kind.resource, namespace), Vec::new());
-        loop {
-            let list = api.list(&page).await.map_err(|error| self.fault(error))?;
-            // A list does not say it of each.
-            let types = TypeMeta { api_version: kind.resource.api_version.clone(), kind: kind.resource.kind.clone() };
-            all.extend(list.items.into_iter().map(|object| DynamicObject { types: Some(types.clone()), ..object }));
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page.continue_token = Some(token),
-                None => return Ok(all),
-            }
+        let api = self.api(&kind.resource, namespace);
+        let mut all = all_pages(labels, async |page: &ListParams| api.list(page).await)
+            .await
+            .map_err(|error| self.fault(error))?;
+        for object in &mut all {
+            object.types = Some(types_of(&kind.resource));
         }
+        Ok(all)
     }
 
     /// The same, without what is in the objects.
@@ -49,24 +45,17 @@ impl Cluster {
         namespace: Option<&str>,
         labels: &str,
     ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, Error> {
-        let mut page = ListParams::default().labels(labels).limit(PAGE);
-        let mut all = Vec::new();
-        loop {
-            let list = self.metadata_page(&kind.resource, namespace, &page).await?;
-            all.extend(list.items);
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page.continue_token = Some(token),
-                None => return Ok(all),
-            }
-        }
+        let api = self.api(&kind.resource, namespace);
+        all_pages(labels, async |page: &ListParams| api.list_metadata(page).await)
+            .await
+            .map_err(|error| self.fault(error))
     }
 
     /// Creates an object; returns the one that is there if there is one already.
     pub async fn create_any(&self, identity: &Identity, object: &Value) -> Result<DynamicObject, Error> {
         let api = self.api(&identity.kind.resource, identity.namespace.as_deref());
-        let parameters = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let object = serde_json::from_value(object.clone()).map_err(|error| self.fault(kube::Error::SerdeError(error)));
-        match api.create(&parameters, &object?).await {
+        match api.create(&creating(), &object?).await {
             Err(kube::Error::Api(status)) if status.code == 409 => api.get(&identity.name).await,
             created => created,
         }
@@ -76,17 +65,15 @@ impl Cluster {
     /// Merges a patch into an object.
     pub async fn merge_any(&self, identity: &Identity, patch: &Value) -> Result<DynamicObject, Error> {
         let api = self.api(&identity.kind.resource, identity.namespace.as_deref());
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let merged = api.patch(&identity.name, &parameters, &Patch::Merge(patch)).await;
+        let merged = api.patch(&identity.name, &merging(), &Patch::Merge(patch)).await;
         merged.map_err(|error| self.fault(error))
     }
 
     /// Merges a status into an object.
     pub async fn merge_status(&self, identity: &Identity, status: &Value) -> Result<(), Error> {
         let api = self.api(&identity.kind.resource, identity.namespace.as_deref());
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = serde_json::json!({ "status": status });
-        let merged = api.patch_status(&identity.name, &parameters, &Patch::Merge(&patch)).await;
+        let merged = api.patch_status(&identity.name, &merging(), &Patch::Merge(&patch)).await;
         merged.map(drop).map_err(|error| self.fault(error))
     }
 
@@ -111,6 +98,28 @@ impl Cluster {
         match await_condition(api, &identity.name, conditions::is_deleted(uid)).await {
             Ok(_) => Ok(()),
             Err(error) => Err(Error::Unavailable { cluster: self.name.clone(), source: Box::new(error) }),
+        }
+    }
+}
+
+/// Says what an object of a list is: the list does not say it of each.
+pub(super) fn types_of(resource: &ApiResource) -> TypeMeta {
+    TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() }
+}
+
+/// Reads a list page by page.
+async fn all_pages<T: Clone>(
+    labels: &str,
+    read: impl AsyncFn(&ListParams) -> Result<ObjectList<T>, kube::Error>,
+) -> Result<Vec<T>, kube::Error> {
+    let mut page = ListParams::default().labels(labels).limit(PAGE);
+    let mut all = Vec::new();
+    loop {
+        let list = read(&page).await?;
+        all.extend(list.items);
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page.continue_token = Some(token),
+            None => return Ok(all),
         }
     }
 }

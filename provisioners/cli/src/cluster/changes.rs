@@ -1,20 +1,20 @@
-//! Changes of BundleDeployments, and the watch of what comes of them.
+//! Changes of BundleDeployments, answers to Plans, and the watch of what comes of them.
 
 use futures::{Stream, StreamExt as _};
-use kube::ResourceExt as _;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, ResourceExt as _};
 use rukpak_crds::names::{OWNER_KIND, OWNER_KIND_VALUE, OWNER_NAME};
-use rukpak_crds::{Bundle, BundleDeployment};
-use serde_json::Value;
+use rukpak_crds::{BundleDeployment, Plan, PlanApproval};
+use serde_json::{Value, json};
 
-use super::{Cluster, Error, FIELD_MANAGER, is_refusal};
+use super::{Cluster, Error, creating, is_refusal, merging};
 
 impl Cluster {
     /// Makes a BundleDeployment. One that is there already is a refusal with 409.
     pub async fn create(&self, deployment: &BundleDeployment) -> Result<BundleDeployment, Error> {
-        let parameters = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        self.deployments().create(&parameters, deployment).await.map_err(|error| self.fault(error))
+        self.deployments().create(&creating(), deployment).await.map_err(|error| self.fault(error))
     }
 
     /// Makes a BundleDeployment in the name of the manager that is to apply it from then on. What others have written before is a
@@ -28,8 +28,7 @@ impl Cluster {
     /// Merges a patch into a BundleDeployment. One with a `metadata.resourceVersion` that is not the present one is a refusal
     /// with 409.
     pub async fn merge(&self, name: &str, patch: &Value) -> Result<BundleDeployment, Error> {
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.deployments().patch(name, &parameters, &Patch::Merge(patch)).await.map_err(|error| self.fault(error))
+        self.deployments().patch(name, &merging(), &Patch::Merge(patch)).await.map_err(|error| self.fault(error))
     }
 
     /// Asks for the deletion of a BundleDeployment, which is there until its objects are gone.
@@ -38,17 +37,22 @@ impl Cluster {
         deleted.map(drop).map_err(|error| self.fault(error))
     }
 
-    /// The BundleDeployments that have these labels, by name.
-    pub async fn all_deployments(&self, labels: Option<&str>) -> Result<Vec<BundleDeployment>, Error> {
-        let listed = self.deployments().list(&selected(labels)).await.map_err(|error| self.fault(error))?;
-        Ok(listed.items)
+    /// Makes `owner` the controller of a BundleDeployment in place of the one there is, in one write, provided nothing else has changed it
+    /// since it was read.
+    pub async fn hand_over(&self, deployment: &BundleDeployment, owner: Option<OwnerReference>) -> Result<(), Error> {
+        let others = deployment.owner_references().iter().filter(|other| other.controller != Some(true)).cloned();
+        let owners: Vec<OwnerReference> = others.chain(owner).collect();
+        let patch = json!({"metadata": {
+            "uid": deployment.uid(), "resourceVersion": deployment.resource_version(), "ownerReferences": owners,
+        }});
+        self.merge(&deployment.name_any(), &patch).await.map(drop)
     }
 
-    /// The Bundles that carry the labels of a BundleDeployment, by name.
-    pub async fn bundles_of(&self, deployment: &str) -> Result<Vec<Bundle>, Error> {
-        let labels = owner_labels(deployment);
-        let listed = self.bundles().list(&selected(Some(&labels))).await.map_err(|error| self.fault(error))?;
-        Ok(listed.items)
+    /// Answers this very Plan, and no other that has taken its name since.
+    pub async fn answer_plan(&self, plan: &Plan, approval: PlanApproval) -> Result<Plan, Error> {
+        let plans: Api<Plan> = Api::all(self.client.clone());
+        let patch = json!({"metadata": {"uid": plan.uid()}, "spec": {"approval": approval}});
+        plans.patch(&plan.name_any(), &merging(), &Patch::Merge(patch)).await.map_err(|error| self.fault(error))
     }
 
     /// A BundleDeployment as it is now and whenever it changes; `None` while there is none. After an error the watch begins
@@ -83,8 +87,4 @@ impl Cluster {
 /// The labels that a BundleDeployment puts on everything that it makes.
 pub fn owner_labels(deployment: &str) -> String {
     format!("{OWNER_KIND}={OWNER_KIND_VALUE},{OWNER_NAME}={deployment}")
-}
-
-pub(super) fn selected(labels: Option<&str>) -> ListParams {
-    ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() }
 }

@@ -1,22 +1,17 @@
 //! Objects of any kind: those that a BundleDeployment has put into the cluster, and one that somebody asks about.
 
-use kube::api::{ApiResource, DynamicObject, ListParams, TypeMeta};
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
-use kube::discovery::{Discovery, Scope, pinned_kind};
-use kube::{Api, ResourceExt as _};
+use kube::discovery::{ApiCapabilities, Discovery, Scope};
 use rukpak_crds::{BundleDeployment, HealthCheck, InventoryKind};
-use rukpak_plan::Owner;
 use rukpak_plan::health::has_rule;
+use rukpak_plan::{Kind, Owner};
 
+use super::any::types_of;
 use super::{Cluster, Error, owner_labels};
-
-/// A kind of objects that the cluster serves.
-#[derive(Clone, Debug)]
-pub struct Served {
-    pub resource: ApiResource,
-    /// Whether its objects are in namespaces.
-    pub is_namespaced: bool,
-}
 
 impl Cluster {
     /// The objects of one kind that belong to a BundleDeployment. Of kinds whose content says nothing of their health, such as
@@ -27,15 +22,10 @@ impl Cluster {
         kind: &InventoryKind,
     ) -> Result<Option<Vec<DynamicObject>>, Error> {
         let gvk = GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
-        let resource = match pinned_kind(&self.client, &gvk).await {
-            Ok((resource, _)) => resource,
-            Err(kube::Error::Discovery(_)) => return Ok(None),
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-            Err(error) => return Err(self.fault(error)),
-        };
+        let Some(Kind { resource, .. }) = self.kind(&gvk.api_version(), &kind.kind).await? else { return Ok(None) };
         let owner = Owner { name: deployment.name_any(), uid: deployment.uid().unwrap_or_default() };
         let parameters = ListParams::default().labels(&owner_labels(&owner.name));
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let api = self.api(&resource, None);
         let is_checked = |check: &HealthCheck| check.objects.is_of_kind(&kind.group, &kind.kind);
         let listed = if has_rule(&kind.group, &kind.kind) || deployment.spec.health_checks.iter().any(is_checked) {
             api.list(&parameters).await.map(|list| list.items)
@@ -45,38 +35,32 @@ impl Cluster {
         let mut objects = listed.map_err(|error| self.fault(error))?;
         objects.retain(|object| owner.owns_fully(&object.metadata));
         for object in &mut objects {
-            // A list does not say it of each.
-            object.types = Some(TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() });
+            object.types = Some(types_of(&resource));
         }
         Ok(Some(objects))
     }
 
     /// The kinds that go by a name: `Deployment`, `deployments` or `deployments.apps`, in any case.
-    pub async fn kinds(&self, name: &str) -> Result<Vec<Served>, Error> {
+    pub async fn kinds(&self, name: &str) -> Result<Vec<Kind>, Error> {
         let discovery = Discovery::new(self.client.clone()).run().await.map_err(|error| self.fault(error))?;
         let all = discovery.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
         let named = all.filter(|(resource, _)| is_called(resource, name));
-        let served = named.map(|(resource, capabilities)| Served {
-            resource,
-            is_namespaced: capabilities.scope == Scope::Namespaced,
-        });
-        Ok(served.collect())
+        let kind = |(resource, capabilities): (ApiResource, ApiCapabilities)| Kind {
+            resource: Arc::new(resource),
+            namespaced: capabilities.scope == Scope::Namespaced,
+        };
+        Ok(named.map(kind).collect())
     }
 
     /// One object, if it is there.
     pub async fn object(
         &self,
-        kind: &Served,
+        kind: &Kind,
         namespace: Option<&str>,
         name: &str,
     ) -> Result<Option<DynamicObject>, Error> {
-        let client = self.client.clone();
         let namespace = namespace.unwrap_or(&self.config.default_namespace);
-        let api: Api<DynamicObject> = if kind.is_namespaced {
-            Api::namespaced_with(client, namespace, &kind.resource)
-        } else {
-            Api::all_with(client, &kind.resource)
-        };
+        let api = self.api(&kind.resource, kind.namespaced.then_some(namespace));
         api.get_opt(name).await.map_err(|error| self.fault(error))
     }
 }

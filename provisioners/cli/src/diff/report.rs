@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fields::FieldChange;
-use crate::answer::print;
+use crate::answer::{object_name, print};
 use crate::args::OutputForm;
 use crate::colour::{Palette, Tone};
 use crate::exit::Exit;
@@ -254,11 +254,8 @@ impl Report {
     }
 
     fn names(&self, out: &mut dyn Write) -> io::Result<()> {
-        for change in &self.changes {
-            let dot = if change.group.is_empty() { "" } else { "." };
-            writeln!(out, "{}{dot}{}/{}", change.kind.to_lowercase(), change.group, one_line(&change.name))?;
-        }
-        Ok(())
+        let names = self.changes.iter().map(|change| object_name(&change.group, &change.kind, &change.name));
+        names.map(|name| one_line(&name)).try_for_each(|name| writeln!(out, "{name}"))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt as _;
 use rukpak_content::Limits;
-use rukpak_crds::{BundleDeployment, Revision};
+use rukpak_crds::{Bundle, BundleDeployment, Revision};
 use rukpak_plan::Plan;
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ impl Files<'_> {
     async fn plan(&self, service: &Service, revision: &Revision) -> Result<Plan, Failure> {
         let number = revision.revision;
         let bundle = revision.bundle.as_deref().unwrap_or_default();
-        let found = self.cluster.bundle(bundle).await.map_err(|error| match error {
+        let found: Bundle = self.cluster.get(bundle).await.map_err(|error| match error {
             cluster::Error::Refused(status) if status.code == 404 => Failure::no(format!(
                 "the files of revision {number} are not served any more: only what is installed and what is asked for has a Bundle"
             )),

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use rukpak_crds::olm::ClusterExtension;
 use serde::Serialize;
 
 use super::{EXTENSIONS, Line};
@@ -22,7 +23,7 @@ struct Extensions<'a> {
 /// Asks the cluster. Yes if all have what they ask for.
 pub(super) async fn list(arguments: &ListExtensionsArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
-    let extensions = cluster.extensions(arguments.selector.as_deref()).await?;
+    let extensions: Vec<ClusterExtension> = cluster.list(arguments.selector.as_deref()).await?;
     let extensions: Vec<Line<'_>> = extensions.iter().map(Line::of).collect();
     let exit = if extensions.iter().all(|line| line.is_settled) { Exit::Yes } else { Exit::No };
     let form = arguments.output.form;

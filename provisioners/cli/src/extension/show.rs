@@ -46,7 +46,7 @@ struct Deployment {
 pub(super) async fn show(arguments: &ExtensionArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let extension = existing(&cluster, &arguments.name).await?;
-    let deployments = cluster.all_deployments(None).await?;
+    let deployments: Vec<BundleDeployment> = cluster.list(None).await?;
     let deployment = deployments.iter().find(|deployment| is_of(deployment, &extension));
     let status = extension.status.as_ref();
     let shown = Shown {

@@ -85,7 +85,7 @@ pub(crate) async fn look(
 ) -> Result<Vec<AskedCatalog>, Failure> {
     let selector = filter.selector().map_err(|error| Failure::no(error.to_string()))?;
     let mut looked = Vec::new();
-    for catalog in cluster.catalogs().await? {
+    for catalog in cluster.list::<ClusterCatalog>(None).await? {
         let content = if !selector.chooses(&catalog) {
             Err(Unasked::NotSelected)
         } else if catalog.spec.availability_mode == AvailabilityMode::Unavailable {

@@ -1,9 +1,8 @@
 //! The objects that are made. Pure.
 
 use kube::ResourceExt as _;
-use kube::api::{ApiResource, DynamicObject};
-use rukpak_crds::olm::ClusterExtension;
-use rukpak_crds::{BundleDeployment, PlatformOperator, PlatformOperatorSpec, config, names};
+use kube::api::DynamicObject;
+use rukpak_crds::{BundleDeployment, PlatformOperatorSpec, config, names};
 use serde_json::{Map, Value, json};
 
 /// A bundle of a catalog.
@@ -49,8 +48,8 @@ fn metadata(deployment: &BundleDeployment) -> Value {
 }
 
 /// Whether the spec of `there` says all that the spec of `wanted` says; what else it says is defaults.
-pub(super) fn asks_for_the_same(wanted: &DynamicObject, there: &DynamicObject) -> bool {
-    says_all(&wanted.data["spec"], &there.data["spec"])
+pub(super) fn asks_for_the_same(wanted: &Value, there: &DynamicObject) -> bool {
+    says_all(&wanted["spec"], &there.data["spec"])
 }
 
 fn says_all(wanted: &Value, there: &Value) -> bool {
@@ -62,20 +61,6 @@ fn says_all(wanted: &Value, there: &Value) -> bool {
     }
 }
 
-/// The resource of one of them, and the object.
-pub(super) fn extension_object(value: &Value) -> (ApiResource, DynamicObject) {
-    (ApiResource::erase::<ClusterExtension>(&()), object(value))
-}
-
-/// The resource of one of them, and the object.
-pub(super) fn operator_object(value: &Value) -> (ApiResource, DynamicObject) {
-    (ApiResource::erase::<PlatformOperator>(&()), object(value))
-}
-
-fn object(value: &Value) -> DynamicObject {
-    serde_json::from_value(value.clone()).expect("because it was made here, with a kind and metadata")
-}
-
 /// The user's part of `spec.config`.
 fn configuration(deployment: &BundleDeployment) -> Map<String, Value> {
     let mut config = deployment.spec.config.clone().unwrap_or_default();
@@ -85,6 +70,8 @@ fn configuration(deployment: &BundleDeployment) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use rukpak_crds::olm::ClusterExtension;
+
     use super::*;
 
     #[test]
@@ -102,17 +89,16 @@ mod tests {
         assert_eq!(made["spec"]["config"], json!({"configType": "Inline", "inline": {"watchNamespace": "w"}}));
         let typed: ClusterExtension = serde_json::from_value(made.clone()).unwrap();
         assert!(typed.spec.catalog().is_ok());
-        assert_eq!(extension_object(&made).1.metadata.name.as_deref(), Some("pump"));
-        let (_, wanted) = extension_object(&made);
-        let mut there = wanted.clone();
+        assert_eq!(made["metadata"]["name"], "pump");
+        let mut there: DynamicObject = serde_json::from_value(made.clone()).unwrap();
         there.data["spec"]["source"]["catalog"]["upgradeConstraintPolicy"] = json!("CatalogProvided");
-        assert!(asks_for_the_same(&wanted, &there));
+        assert!(asks_for_the_same(&made, &there));
         there.data["spec"]["source"]["catalog"]["packageName"] = json!("q");
-        assert!(!asks_for_the_same(&wanted, &there));
+        assert!(!asks_for_the_same(&made, &there));
         let made = operator(&deployment, &package);
         assert_eq!(made["metadata"]["annotations"], json!({"core.rukpak.io/ignore-dependencies": "true"}));
         assert_eq!(made["spec"], json!({"package": {"name": "p", "version": "1.0.0"}, "apiRoles": false}));
-        assert_eq!(operator_object(&made).0.kind, "PlatformOperator");
+        assert_eq!(made["kind"], "PlatformOperator");
 
         deployment.spec.config.as_mut().unwrap().insert(config::API_ROLES.to_owned(), json!(true));
         let inline = json!({"watchNamespace": "w", "apiRoles": true});

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use kube::api::ApiResource;
-use kube::{Resource as _, ResourceExt as _};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt as _;
 use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::olm::cluster_extension::CatalogFilter;
 use rukpak_crds::{BundleDeployment, PlatformOperator};
 use rukpak_plan::owner::controller;
 use serde_json::Value;
 
-use super::Plan;
 use super::objects::{self, Package};
+use super::{Plan, made};
 use crate::args::{Kind, MigrateArgs};
 use crate::cluster::Cluster;
 use crate::extension::{existing, installed, why};
@@ -28,14 +28,13 @@ pub(super) async fn plan(
     if from == Kind::Subscription || arguments.to == Some(Kind::Subscription) {
         return Err(only_its_own());
     }
-    let (deployment, left, package) = match from {
+    let (deployment, is_owned, package) = match from {
         Kind::Operator => {
-            let operator = cluster.platform_operator(name).await?;
+            let operator: PlatformOperator = cluster.get(name).await?;
             let source = operator.status.as_ref().and_then(|status| status.source.as_ref());
             let package =
                 source.map(|source| Package { name: source.package.clone(), version: source.version.clone() });
-            let left = (ApiResource::erase::<PlatformOperator>(&()), operator.meta().uid.clone());
-            (of_owner(cluster, name, left.1.as_deref()).await?, Some(left.0), package)
+            (of_owner(cluster, name, operator.uid().as_deref()).await?, true, package)
         }
         Kind::Extension => {
             let extension = existing(cluster, name).await?;
@@ -44,36 +43,31 @@ pub(super) async fn plan(
                 name: catalog.package_name.clone(),
                 version: installed.version.to_owned(),
             });
-            let left = (ApiResource::erase::<ClusterExtension>(&()), extension.meta().uid.clone());
-            (of_owner(cluster, name, left.1.as_deref()).await?, Some(left.0), package)
+            (of_owner(cluster, name, extension.uid().as_deref()).await?, true, package)
         }
-        Kind::Deployment | Kind::Subscription => (cluster.existing(name).await?, None, None),
+        Kind::Deployment | Kind::Subscription => (cluster.existing(name).await?, false, None),
     };
-    let left = match (left, controller(&deployment.metadata)) {
-        (Some(resource), Some(owner)) => Some((resource, owner.clone())),
-        (_, None) => None,
-        (None, Some(owner)) => {
-            let (kind, name) = (&owner.kind, &owner.name);
-            let hint = format!("rukpakctl migrate {}/{name}", kind.to_lowercase());
-            let text = format!("bundledeployment {:?} belongs to {kind} {name:?}", deployment.name_any());
-            return Err(Failure::no(text).hint(hint));
-        }
-    };
-    let made = match arguments.to.unwrap_or(Kind::Extension) {
+    let left = controller(&deployment.metadata).cloned();
+    if let Some(OwnerReference { kind, name, .. }) = left.as_ref().filter(|_| !is_owned) {
+        let hint = format!("rukpakctl migrate {}/{name}", kind.to_lowercase());
+        let text = format!("bundledeployment {:?} belongs to {kind} {name:?}", deployment.name_any());
+        return Err(Failure::no(text).hint(hint));
+    }
+    let wanted = match arguments.to.unwrap_or(Kind::Extension) {
         to if to == from => {
             return Err(Failure::no(format!("{name:?} is what it shall be: name another kind by --to")));
         }
         Kind::Deployment | Kind::Subscription => None,
         Kind::Operator => {
             let package = package.ok_or_else(|| nothing_installed(name))?;
-            Some(objects::operator_object(&objects::operator(&deployment, &package)))
+            Some(made(objects::operator(&deployment, &package)))
         }
         Kind::Extension => {
             let place = (arguments.namespace.as_deref(), arguments.server.system_namespace.as_str());
-            Some(objects::extension_object(&extension(cluster, place, &deployment, package).await?))
+            Some(made(extension(cluster, place, &deployment, package).await?))
         }
     };
-    Ok(Plan { deployment, made, left })
+    Ok(Plan { deployment, made: wanted, left })
 }
 
 fn only_its_own() -> Failure {
@@ -87,7 +81,7 @@ fn nothing_installed(name: &str) -> Failure {
 
 /// The BundleDeployment that was made for an object.
 async fn of_owner(cluster: &Cluster, name: &str, uid: Option<&str>) -> Result<BundleDeployment, Failure> {
-    let all = cluster.all_deployments(None).await?;
+    let all: Vec<BundleDeployment> = cluster.list(None).await?;
     let is_of = |deployment: &BundleDeployment| {
         controller(&deployment.metadata).is_some_and(|owner| Some(owner.uid.as_str()) == uid)
     };

@@ -29,9 +29,9 @@ use std::collections::BTreeSet;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use rukpak_content::Limits;
-use rukpak_crds::BundleDeployment;
 use rukpak_crds::olmv0::NAMESPACE_LABEL;
 use rukpak_crds::olmv0::installation::deployment_name;
+use rukpak_crds::{BundleDeployment, PlatformOperator};
 use rukpak_format::Format;
 use rukpak_plan::Plan;
 use serde_json::{Value, json};
@@ -41,14 +41,13 @@ use self::olm::{Installed, Kinds};
 use self::record::{Left, Record, Reference, State};
 use self::sorted::Sorted;
 use super::objects::Package;
-use super::{Done, print_done};
-use crate::answer::structured;
-use crate::args::{Kind, MigrateArgs, OutputForm};
+use super::{Done, print_done, print_objects, say_steps};
+use crate::args::{Kind, MigrateArgs};
 use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{to_stderr, to_stdout};
+use crate::output::to_stderr;
 use crate::release::Reader;
 use crate::source;
 
@@ -67,7 +66,7 @@ pub(super) async fn one(cluster: &Cluster, arguments: &MigrateArgs, name: &str) 
     let mut made = Vec::new();
     let exit = Box::pin(of(cluster, arguments, (&namespace, name), &mut made)).await?;
     match (made.as_slice(), arguments.apply) {
-        ([object], false) => Ok(print(arguments.output.form, std::slice::from_ref(object), object, exit)),
+        ([object], false) => Ok(print_objects(arguments.output.form, std::slice::from_ref(object), object, exit)),
         _ => Ok(exit),
     }
 }
@@ -80,7 +79,7 @@ pub(super) async fn all(cluster: &Cluster, arguments: &MigrateArgs) -> Result<Ex
         let kinds = Kinds::find(cluster).await?;
         let there = cluster.all_of(&kinds.subscription, namespace, "").await?;
         // What a Subscription has here is OLM's no more.
-        let ours = cluster.all_deployments(Some(NAMESPACE_LABEL)).await?;
+        let ours: Vec<BundleDeployment> = cluster.list(Some(NAMESPACE_LABEL)).await?;
         let ours: BTreeSet<String> = ours.iter().map(kube::ResourceExt::name_any).collect();
         let there = there.iter().map(|found| (found.namespace().unwrap_or_default(), found));
         let there = there.filter(|(space, found)| !ours.contains(&deployment_name(space, package(found))));
@@ -108,20 +107,7 @@ pub(super) async fn all(cluster: &Cluster, arguments: &MigrateArgs) -> Result<Ex
     if arguments.apply || made.is_empty() {
         return Ok(exit);
     }
-    Ok(print(arguments.output.form, &made, &json!({"apiVersion": "v1", "kind": "List", "items": made}), exit))
-}
-
-/// Prints the objects that would be made.
-fn print(form: OutputForm, objects: &[Value], whole: &Value, exit: Exit) -> Exit {
-    match form {
-        OutputForm::Name => {
-            let names: Vec<String> = objects.iter().map(|object| Reference::of_value(object).name()).collect();
-            to_stdout(|out| names.iter().try_for_each(|name| writeln!(out, "{name}")), exit)
-        }
-        OutputForm::Json => structured(form, whole, exit),
-        // What kubectl apply takes.
-        OutputForm::Text | OutputForm::Wide | OutputForm::Yaml => structured(OutputForm::Yaml, whole, exit),
-    }
+    Ok(print_objects(arguments.output.form, &made, &json!({"apiVersion": "v1", "kind": "List", "items": made}), exit))
 }
 
 async fn of(
@@ -254,7 +240,7 @@ async fn refuse_taken_names(cluster: &Cluster, arguments: &MigrateArgs, name: &s
     if target(arguments) != Kind::Operator {
         return Ok(());
     }
-    let operators = match cluster.platform_operators(None).await {
+    let operators = match cluster.list::<PlatformOperator>(None).await {
         Ok(operators) => operators,
         Err(error) if error.is_refusal() => {
             return Err(Failure::no("the cluster has no PlatformOperators").hint("--to bundledeployment"));
@@ -332,8 +318,7 @@ async fn carry_out(cluster: &Cluster, arguments: &MigrateArgs, planned: &Planned
         to_stderr(&format!("note: {note}"));
     }
     if !arguments.apply {
-        to_stderr("nothing is changed; with --apply:");
-        planned.steps().iter().for_each(|step| to_stderr(&format!("  {step}")));
+        say_steps(&planned.steps());
         return Ok(Exit::Yes);
     }
     olm::refuse_running(cluster).await?;
@@ -350,17 +335,14 @@ async fn back(cluster: &Cluster, arguments: &MigrateArgs, record: &Record) -> Re
     let deployment = cluster.deployment(&record.deployment.name_any()).await?;
     version::check(record, deployment.as_ref())?;
     if !arguments.takeover.all {
-        let others = cluster.all_deployments(Some(NAMESPACE_LABEL)).await?;
+        let others: Vec<BundleDeployment> = cluster.list(Some(NAMESPACE_LABEL)).await?;
         let others = others.iter().map(kube::ResourceExt::name_any);
         if let Some(note) = still_followed(others.filter(|name| *name != record.deployment.name_any())) {
             to_stderr(&note);
         }
     }
     if !arguments.apply {
-        to_stderr("nothing is changed; with --apply:");
-        for step in steps_back(record) {
-            to_stderr(&format!("  {step}"));
-        }
+        say_steps(&steps_back(record));
         return Ok(Exit::Yes);
     }
     olm::refuse_running(cluster).await?;

@@ -139,7 +139,8 @@ async fn as_applied(cluster: &Cluster, wanted: BundleDeployment) -> Result<Bundl
 
 /// The manifest with what the cluster says is installed: upgrades lead on from there.
 async fn with_status(cluster: &Cluster, wanted: ClusterExtension) -> Result<ClusterExtension, Failure> {
-    let live = cluster.extensions(None).await?.into_iter().find(|live| live.name_any() == wanted.name_any());
+    let live =
+        cluster.list::<ClusterExtension>(None).await?.into_iter().find(|live| live.name_any() == wanted.name_any());
     Ok(ClusterExtension { status: live.and_then(|live| live.status), ..wanted })
 }
 

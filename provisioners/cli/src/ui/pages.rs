@@ -12,6 +12,7 @@ mod plans;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use rukpak_crds::olm::ClusterExtension;
 use serde_json::Value;
 
 pub(super) use self::changes::{diff, revision};
@@ -48,7 +49,7 @@ pub(super) async fn overview(cluster: &Cluster) -> Result<String, Failure> {
         main.push_str(&table("PlatformOperators", &heading, rows, "There are none."));
     }
     // Clusters without the kind have no such table.
-    if let Ok(extensions) = cluster.extensions(None).await {
+    if let Ok(extensions) = cluster.list::<ClusterExtension>(None).await {
         let lines = extension::lines(&extensions);
         let rows = lines.iter().map(|line| extension_row(line, &mut said)).collect();
         let heading = ["Name", "Package", "Version", "Settled", "Reason", "Message"];

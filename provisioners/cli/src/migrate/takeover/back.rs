@@ -17,21 +17,19 @@ use kube::api::DeleteParams;
 use rukpak_crds::ConditionStatus;
 use rukpak_crds::condition::Conditions as _;
 use rukpak_crds::names::OWNER_NAME;
+use rukpak_plan::owner;
 use rukpak_plan::status::SUSPENDED;
-use rukpak_plan::{Identity, owner};
 use serde_json::{Value, json};
 
 use super::super::{Done, release};
-use super::forward::await_gone;
+use super::forward::{await_gone, remove, rewrite};
 use super::record::{Record, Reference, State};
 use super::stay;
 use crate::answer::DEPLOYMENTS;
-use crate::cluster::{Cluster, Dependents, Error, owner_labels};
+use crate::cluster::{Cluster, Dependents, owner_labels};
 use crate::failure::Failure;
 use crate::wait::{self, Step, Wait};
 
-/// An object that others write all the time is read again this often.
-const ATTEMPTS: usize = 8;
 /// What a BundleDeployment leaves behind, besides its objects, that nobody else would remove.
 const REMAINS: [(&str, &str); 3] =
     [("core.rukpak.io/v1alpha1", "Bundle"), ("core.rukpak.io/v1alpha1", PLAN), ("apps/v1", "ControllerRevision")];
@@ -64,7 +62,7 @@ pub(super) async fn go_back(
     without_objects(cluster, &name, timeout, done).await?;
     for left in &record.taken {
         let Some(identity) = left.object.identity(cluster).await? else { continue };
-        mark(cluster, &identity, |meta| left.marks.come_back(meta, &uids)).await?;
+        rewrite(cluster, &identity, |live| Ok(Some(left.marks.come_back(&live.metadata, &uids)))).await?;
         done.push(Done { object: left.object.name(), action: "given back" });
     }
     clean(cluster, record, system_namespace, done).await?;
@@ -131,10 +129,7 @@ async fn without_owner(cluster: &Cluster, record: &Record, done: &mut Vec<Done>)
     let Some(owner) = record.owner.as_ref().map(Reference::of_value) else { return Ok(()) };
     let Some(identity) = owner.identity(cluster).await? else { return Ok(()) };
     let Some(live) = cluster.live(&identity).await? else { return Ok(()) };
-    if cluster.delete_any(&identity, &live.uid().unwrap_or_default(), Dependents::Go).await? {
-        done.push(Done { object: owner.name(), action: "deleted" });
-    }
-    Ok(())
+    remove(cluster, &identity, &live.uid().unwrap_or_default(), done).await
 }
 
 /// Deletes the BundleDeployment; its objects lose their owner and stay.
@@ -173,23 +168,6 @@ async fn suspend(cluster: &Cluster, name: &str, timeout: Duration) -> Result<(),
     suspended.await.map(drop)
 }
 
-async fn mark(
-    cluster: &Cluster,
-    identity: &Identity,
-    patch: impl Fn(&k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Value,
-) -> Result<(), Failure> {
-    for _ in 0..ATTEMPTS {
-        let Some(live) = cluster.live(identity).await? else { return Ok(()) };
-        match cluster.merge_any(identity, &patch(&live.metadata)).await {
-            Ok(_) => return Ok(()),
-            // Its status was written meanwhile.
-            Err(Error::Refused(status)) if status.code == 409 => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(Failure::unknown(format!("{identity} keeps being changed by others; run the command again")))
-}
-
 /// Removes what the BundleDeployment made, and what it was made of.
 async fn clean(
     cluster: &Cluster,
@@ -202,8 +180,8 @@ async fn clean(
         let Some(identity) = made.identity(cluster).await? else { continue };
         let Some(live) = cluster.live(&identity).await? else { continue };
         let is_left = live.labels().get(OWNER_NAME) == Some(&name) && owner::controller(&live.metadata).is_none();
-        if is_left && cluster.delete_any(&identity, &live.uid().unwrap_or_default(), Dependents::Go).await? {
-            done.push(Done { object: made.name(), action: "deleted" });
+        if is_left {
+            remove(cluster, &identity, &live.uid().unwrap_or_default(), done).await?;
         }
     }
     for (version, kind) in REMAINS {

@@ -11,14 +11,15 @@
 use std::time::Duration;
 
 use kube::ResourceExt as _;
+use kube::api::DynamicObject;
 use rukpak_crds::condition::{Conditions as _, INSTALLED};
 use rukpak_crds::names::ADOPT_BY;
 use rukpak_crds::olmv0::installation::FIELD_MANAGER;
 use rukpak_crds::{BundleDeployment, ConditionStatus};
-use rukpak_plan::{Plan, owner};
+use rukpak_plan::{Identity, Plan, owner};
 use serde_json::{Value, json};
 
-use super::super::{Done, hand};
+use super::super::{Done, hand, named};
 use super::marks::owners;
 use super::olm::CLEANUP;
 use super::record::{Left, Record, Reference, State};
@@ -76,17 +77,30 @@ async fn is_handed_over(cluster: &Cluster, record: &Record) -> Result<bool, Fail
 async fn mark(cluster: &Cluster, record: &Record, left: &Left, plan: &Plan) -> Result<(), Failure> {
     let Some(identity) = left.object.identity(cluster).await? else { return Ok(()) };
     let name = record.deployment.name_any();
-    let body = plan.steps.get(&identity.key()).map(rukpak_plan::Step::body);
-    for _ in 0..ATTEMPTS {
-        let Some(live) = cluster.live(&identity).await? else { return Ok(()) };
+    let body = plan.steps.get(&identity.key()).map_or(Value::Null, rukpak_plan::Step::body);
+    rewrite(cluster, &identity, |live| {
         if live.annotations().get(ADOPT_BY) == Some(&name) {
-            return Ok(());
+            return Ok(None);
         }
         if let Some(owner) = owner::controller(&live.metadata).filter(|owner| !left.marks.owners.contains(owner)) {
             return Err(Failure::no(format!("{identity} is controlled by {} {:?} by now", owner.kind, owner.name)));
         }
-        let patch = left.marks.leave(&live, body.as_ref().unwrap_or(&Value::Null), &name);
-        match cluster.merge_any(&identity, &patch).await {
+        Ok(Some(left.marks.leave(live, &body, &name)))
+    })
+    .await
+}
+
+/// Merges what `patch` makes of an object as it is, and reads it again as long as others are faster. Nothing is done where it is not
+/// there, or there is no patch.
+pub(super) async fn rewrite(
+    cluster: &Cluster,
+    identity: &Identity,
+    patch: impl Fn(&DynamicObject) -> Result<Option<Value>, Failure>,
+) -> Result<(), Failure> {
+    for _ in 0..ATTEMPTS {
+        let Some(live) = cluster.live(identity).await? else { return Ok(()) };
+        let Some(patch) = patch(&live)? else { return Ok(()) };
+        match cluster.merge_any(identity, &patch).await {
             Ok(_) => return Ok(()),
             // Its status was written meanwhile.
             Err(Error::Refused(status)) if status.code == 409 => {}
@@ -187,8 +201,18 @@ async fn leave(
 
 async fn go(cluster: &Cluster, object: &Reference, done: &mut Vec<Done>) -> Result<(), Failure> {
     let Some(identity) = object.identity(cluster).await? else { return Ok(()) };
-    if cluster.delete_any(&identity, &object.uid, Dependents::Go).await? {
-        done.push(Done { object: object.name(), action: "deleted" });
+    remove(cluster, &identity, &object.uid, done).await
+}
+
+/// Deletes the object of this UID, and notes that it was there.
+pub(super) async fn remove(
+    cluster: &Cluster,
+    identity: &Identity,
+    uid: &str,
+    done: &mut Vec<Done>,
+) -> Result<(), Failure> {
+    if cluster.delete_any(identity, uid, Dependents::Go).await? {
+        done.push(Done { object: named(identity), action: "deleted" });
     }
     Ok(())
 }
@@ -196,9 +220,7 @@ async fn go(cluster: &Cluster, object: &Reference, done: &mut Vec<Done>) -> Resu
 /// Deletes the ClusterServiceVersion alone: whatever still names it as its owner stays.
 async fn version(cluster: &Cluster, record: &Record, timeout: Duration, done: &mut Vec<Done>) -> Result<(), Failure> {
     let object = Reference::of_value(&record.csv);
-    let Some(identity) = object.identity(cluster).await? else { return Ok(()) };
-    let there = cluster.live(&identity).await?.filter(|live| live.uid().as_ref() == Some(&object.uid));
-    let Some(live) = there else { return Ok(()) };
+    let Some((identity, live)) = object.find(cluster).await? else { return Ok(()) };
     if live.finalizers().iter().any(|finalizer| finalizer == CLEANUP) {
         let others: Vec<&String> = live.finalizers().iter().filter(|finalizer| *finalizer != CLEANUP).collect();
         let metadata = json!({"uid": object.uid, "resourceVersion": live.resource_version(), "finalizers": others});
@@ -213,7 +235,7 @@ async fn version(cluster: &Cluster, record: &Record, timeout: Duration, done: &m
 /// Waits until the garbage collector is done with an object that is deleted without its dependents.
 pub(super) async fn await_gone(
     cluster: &Cluster,
-    identity: &rukpak_plan::Identity,
+    identity: &Identity,
     uid: &str,
     timeout: Duration,
 ) -> Result<(), Failure> {

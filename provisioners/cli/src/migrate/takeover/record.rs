@@ -11,12 +11,13 @@ use flate2::write::GzEncoder;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use rukpak_crds::BundleDeployment;
-use rukpak_plan::Identity;
+use rukpak_plan::{Identity, Kind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::marks::Marks;
 use super::olm::identity;
+use crate::answer::object_name;
 use crate::cluster::{Cluster, Dependents};
 use crate::failure::Failure;
 
@@ -110,13 +111,16 @@ impl Reference {
         Ok(kind.map(|kind| identity(&kind, self.namespace.as_deref(), &self.name)))
     }
 
+    /// Finds the object, if it is there still.
+    pub async fn find(&self, cluster: &Cluster) -> Result<Option<(Identity, DynamicObject)>, Failure> {
+        let Some(identity) = self.identity(cluster).await? else { return Ok(None) };
+        let live = cluster.live(&identity).await?.filter(|live| live.uid().as_ref() == Some(&self.uid));
+        Ok(live.map(|live| (identity, live)))
+    }
+
     /// As people write it: `deployment.apps/pump`.
     pub fn name(&self) -> String {
-        let kind = self.kind.to_lowercase();
-        match self.api_version.split_once('/') {
-            Some((group, _)) => format!("{kind}.{group}/{}", self.name),
-            None => format!("{kind}/{}", self.name),
-        }
+        object_name(self.api_version.split_once('/').map_or("", |(group, _)| group), &self.kind, &self.name)
     }
 }
 
@@ -136,17 +140,17 @@ fn name_of(subscription: &str) -> String {
     format!("rukpak-takeover-{subscription}")
 }
 
+async fn config_maps(cluster: &Cluster) -> Result<Kind, Failure> {
+    cluster.kind("v1", "ConfigMap").await?.ok_or_else(|| Failure::unknown("the cluster serves no ConfigMap"))
+}
+
 async fn place(cluster: &Cluster, namespace: &str, subscription: &str) -> Result<Identity, Failure> {
-    let kind = cluster.kind("v1", "ConfigMap").await?;
-    let kind = kind.ok_or_else(|| Failure::unknown("the cluster serves no ConfigMap"))?;
-    Ok(identity(&kind, Some(namespace), &name_of(subscription)))
+    Ok(identity(&config_maps(cluster).await?, Some(namespace), &name_of(subscription)))
 }
 
 /// The Subscriptions that are being taken over, or were: namespace and name.
 pub(super) async fn all(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
-    let kind = cluster.kind("v1", "ConfigMap").await?;
-    let kind = kind.ok_or_else(|| Failure::unknown("the cluster serves no ConfigMap"))?;
-    let found = cluster.all_of(&kind, namespace, LABEL).await?;
+    let found = cluster.all_of(&config_maps(cluster).await?, namespace, LABEL).await?;
     let prefix = name_of("");
     let named = |map: &DynamicObject| Some((map.namespace()?, map.name_any().strip_prefix(&prefix)?.to_owned()));
     Ok(found.iter().filter_map(named).collect())

@@ -15,16 +15,16 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olmv0::{DEPLOYMENT_UID, NAMESPACE_LABEL, PACKAGE, PLANNED, VERSIONS};
-use rukpak_plan::Identity;
 use serde_json::{Value, json};
 
 use super::super::Done;
+use super::forward::remove;
 use super::marks::owners;
 use super::olm::{CLEANUP, Installed, V1ALPHA1, identity_of, list, text};
 use super::record::{Record, Reference, State};
 use super::version::{is_handed_over, same_version};
 use crate::answer::DEPLOYMENTS;
-use crate::cluster::{Cluster, Dependents};
+use crate::cluster::Cluster;
 use crate::failure::Failure;
 
 /// The InstallPlan that has installed the ClusterServiceVersion, and nothing else: one of several Subscriptions cannot speak of one
@@ -45,7 +45,7 @@ pub(super) fn plan<'a>(installed: &'a Installed, csv: &str) -> Option<&'a Dynami
 /// Has ClusterServiceVersion and InstallPlan say which BundleDeployment they are of.
 pub(super) async fn speak(cluster: &Cluster, record: &Record, deployment: &BundleDeployment) -> Result<(), Failure> {
     let (version, uid) = (Reference::of_value(&record.csv), deployment.uid());
-    let Some((identity, live)) = there(cluster, &version).await? else {
+    let Some((identity, live)) = version.find(cluster).await? else {
         return Err(Failure::no(format!("{} is gone, and it was to stay", version.name())).hint("go back by --back"));
     };
     // Only OLM would remove it, for objects that are the BundleDeployment's by now.
@@ -57,7 +57,7 @@ pub(super) async fn speak(cluster: &Cluster, record: &Record, deployment: &Bundl
     cluster.merge_any(&identity, &json!({ "metadata": metadata })).await?;
 
     let Some(plan) = &record.plan else { return Ok(()) };
-    if let Some((identity, _)) = there(cluster, &Reference::of_value(plan)).await? {
+    if let Some((identity, _)) = Reference::of_value(plan).find(cluster).await? {
         let annotations = json!({DEPLOYMENT_UID: uid, PLANNED: format!("{} {}", version.name, record.image())});
         cluster.merge_any(&identity, &json!({"metadata": {"annotations": annotations}})).await?;
     }
@@ -99,7 +99,7 @@ pub(super) async fn let_go(cluster: &Cluster, record: &Record, done: &mut Vec<Do
     }
     let nothing = json!({"metadata": {"annotations": {DEPLOYMENT_UID: null, PLANNED: null}}});
     for object in [Some(&record.csv), record.plan.as_ref()].into_iter().flatten() {
-        let Some((identity, _)) = there(cluster, &Reference::of_value(object)).await? else { continue };
+        let Some((identity, _)) = Reference::of_value(object).find(cluster).await? else { continue };
         cluster.merge_any(&identity, &nothing).await?;
     }
     Ok(())
@@ -115,10 +115,7 @@ async fn withdraw(
     let Some(kind) = cluster.kind(V1ALPHA1, "InstallPlan").await? else { return Ok(()) };
     let all = cluster.all_of(&kind, Some(&record.namespace), "").await?;
     for plan in all.iter().filter(|plan| was_made_for(plan, record, deployment)) {
-        let identity = identity_of(&kind, plan);
-        if cluster.delete_any(&identity, &plan.uid().unwrap_or_default(), Dependents::Go).await? {
-            done.push(Done { object: Reference::of(&identity, "").name(), action: "deleted" });
-        }
+        remove(cluster, &identity_of(&kind, plan), &plan.uid().unwrap_or_default(), done).await?;
     }
     Ok(())
 }
@@ -132,18 +129,11 @@ fn was_made_for(plan: &DynamicObject, record: &Record, deployment: &BundleDeploy
 /// Has all of them say again what they said, once nobody but OLM writes it: OLM goes on by that, and its InstallPlan names the image.
 pub(super) async fn say_again(cluster: &Cluster, record: &Record) -> Result<(), Failure> {
     for object in [Some(&record.subscription), Some(&record.csv), record.plan.as_ref()].into_iter().flatten() {
-        if let Some((identity, _)) = there(cluster, &Reference::of_value(object)).await? {
+        if let Some((identity, _)) = Reference::of_value(object).find(cluster).await? {
             cluster.merge_status(&identity, &object["status"]).await?;
         }
     }
     Ok(())
-}
-
-/// An object that is there still.
-async fn there(cluster: &Cluster, object: &Reference) -> Result<Option<(Identity, DynamicObject)>, Failure> {
-    let Some(identity) = object.identity(cluster).await? else { return Ok(None) };
-    let live = cluster.live(&identity).await?.filter(|live| live.uid().as_ref() == Some(&object.uid));
-    Ok(live.map(|live| (identity, live)))
 }
 
 #[cfg(test)]

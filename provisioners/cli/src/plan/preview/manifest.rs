@@ -60,9 +60,7 @@ pub(super) async fn read(what: &OsStr, cluster: &Cluster) -> Result<Vec<Manifest
         "bundledeployment" | "bundledeployments" | "bd" => {
             Manifest::Deployment(Box::new(cluster.existing(object).await?))
         }
-        "platformoperator" | "platformoperators" => {
-            Manifest::Operator(Box::new(cluster.platform_operator(object).await?))
-        }
+        "platformoperator" | "platformoperators" => Manifest::Operator(Box::new(cluster.get(object).await?)),
         "clusterextension" | "clusterextensions" => Manifest::Extension(Box::new(existing(cluster, object).await?)),
         other => {
             let text = format!("{other:?} is none of bundledeployment, platformoperator and clusterextension");

@@ -83,9 +83,9 @@ impl<'a> Offers<'a> {
         };
         let mut asked_for: BTreeSet<String> = manifests.iter().filter_map(of_manifest).collect();
 
-        let extensions = if_served(cluster.extensions(None).await)?;
+        let extensions = if_served(cluster.list::<ClusterExtension>(None).await)?;
         asked_for.extend(extensions.iter().filter_map(of_extension));
-        let operators = if_served(cluster.platform_operators(None).await)?;
+        let operators = if_served(cluster.list::<PlatformOperator>(None).await)?;
         asked_for.extend(operators.into_iter().map(|operator| operator.spec.package.name));
         Ok(Self { cluster, system_namespace, asked_for, all: None, unserved: None })
     }
@@ -177,7 +177,7 @@ impl<'a> Offers<'a> {
         of_member: impl Fn(&str) -> Written,
     ) -> Result<Vec<Asked>, Unplanned> {
         let Wish { needy, policy, place, ignores_dependencies, mut notes } = wish;
-        let present = present(&self.cluster.all_deployments(None).await?, &needy.package);
+        let present = present(&self.cluster.list(None).await?, &needy.package);
         let is_needy = !ignores_dependencies && !set::are_met(&needy.package, &needy.bundle, present.clone());
         let offers = if is_needy { self.all(false).await?.to_vec() } else { Vec::new() };
         let members =

@@ -13,7 +13,7 @@ use crate::plan;
 /// The Plans that wait for an answer, the oldest first: all, or those of a BundleDeployment. Where the kind is not served, or may not be
 /// listed, there are none.
 pub(super) async fn waiting(cluster: &Cluster, deployment: Option<&str>) -> Vec<Plan> {
-    let mut plans = cluster.plans().await.unwrap_or_default();
+    let mut plans = cluster.list::<Plan>(None).await.unwrap_or_default();
     plans.retain(|plan| {
         let is_waiting = plan.status.as_ref().is_some_and(|status| status.phase == PlanPhase::Waiting);
         is_waiting && deployment.is_none_or(|name| plan.spec.deployment.name == name)
