@@ -20,7 +20,7 @@ use rukpak_catalog::{Package, graph};
 use crate::args::{CatalogArgs, CatalogCommand};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{chain, to_stderr};
+use crate::output::to_stderr;
 use crate::table::one_line;
 use open::Opened;
 
@@ -28,17 +28,11 @@ use open::Opened;
 const NEAR: usize = 8;
 
 /// Does what is asked of a catalog.
-pub async fn run(command: &CatalogCommand) -> Exit {
+pub async fn run(command: &CatalogCommand) -> Result<Exit, Failure> {
     match command {
         CatalogCommand::List(arguments) => list::run(arguments).await,
         CatalogCommand::Show(arguments) => show::run(arguments).await,
     }
-}
-
-/// Says why there is no answer.
-fn failed(error: &dyn std::error::Error) -> Exit {
-    to_stderr(&format!("error: {}", chain(error)));
-    Exit::Unknown
 }
 
 /// The package, with a word about everything that is odd about it.

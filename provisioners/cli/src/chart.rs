@@ -63,7 +63,7 @@ pub async fn render_for(
     };
     render(tree, request, rendering.helm.clone(), limits)
         .await
-        .map_err(|error| if error.is_refusal() { Failure::no(chain(&error)) } else { Failure::unknown(chain(&error)) })
+        .map_err(|error| Failure::either(error.is_refusal(), chain(&error)))
 }
 
 /// The values that the flags name, as YAML: the text of one file as it is, with its comments, and else what Helm merges.

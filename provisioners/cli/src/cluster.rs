@@ -45,8 +45,8 @@ pub struct Cluster {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is not known which cluster to ask.
-    #[error(transparent)]
-    Kubeconfig(#[from] kubeconfig::Error),
+    #[error("{0}")]
+    Kubeconfig(String),
     /// It answered with a refusal, in words that need no more.
     #[error("{}", .0.message)]
     Refused(Box<Status>),
@@ -121,7 +121,7 @@ fn merging() -> PatchParams {
 impl Cluster {
     /// Reads the kubeconfig. Nothing is sent.
     pub async fn connect(flags: &ClusterArgs) -> Result<Self, Error> {
-        let ClusterConfig { config, name } = kubeconfig::find(flags).await?;
+        let ClusterConfig { config, name } = kubeconfig::find(flags).await.map_err(Error::Kubeconfig)?;
         let client = bounded_client(config.clone()).map_err(|error| fault(&name, error))?;
         Ok(Self { config, client, name })
     }

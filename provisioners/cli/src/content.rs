@@ -8,117 +8,84 @@ use std::path::Path;
 use reqwest::Url;
 use rukpak_content::{Limits, Node, Tree as _};
 use rukpak_crds::Bundle;
+use rukpak_source::Stage;
 use rukpak_source::archive::{self, Dialect, read_tar};
 use rukpak_source::decompress::Decompressor;
-use rukpak_source::{Stage, stage};
 
 use crate::args::ContentArgs;
-use crate::cluster::{self, Cluster};
+use crate::cluster::Cluster;
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::output::{chain, to_stderr, to_stdout};
-use crate::service::{self, Service};
-
-/// Why it is not shown. Print the whole chain.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error(transparent)]
-    Cluster(#[from] cluster::Error),
-    /// The Bundle is not unpacked. The words are upstream's.
-    #[error("error: url is not available")]
-    NoUrl,
-    /// The Bundle says where, but nobody can read it.
-    #[error("contentURL {0:?} is no URL")]
-    Url(String),
-    #[error(transparent)]
-    Service(#[from] service::Error),
-    /// What came is no archive that a bundle could be.
-    #[error("read the archive")]
-    Archive(#[source] archive::Error),
-    /// It cannot be read.
-    #[error("read what was fetched")]
-    Read(#[source] io::Error),
-    /// No room for it.
-    #[error("set what was fetched aside")]
-    Stage(#[source] stage::Error),
-    /// The folder has something in it.
-    #[error("{0} is not empty: name a folder that is, or that is not there")]
-    NotEmpty(String),
-    /// The files cannot be written.
-    #[error("write to {0}")]
-    Write(String, #[source] io::Error),
-}
-
-impl Error {
-    fn is_refusal(&self) -> bool {
-        match self {
-            Self::Cluster(source) => source.is_refusal(),
-            Self::Service(source) => source.is_refusal(),
-            Self::NoUrl => true,
-            Self::Archive(source) => !source.is_damage(),
-            _ => false,
-        }
-    }
-}
+use crate::service::Service;
 
 pub async fn run(arguments: &ContentArgs) -> Exit {
-    match show(arguments).await {
-        Ok(exit) => exit,
-        Err(error) => {
-            to_stderr(&format!("content command failed: {}", chain(&error)));
-            if error.is_refusal() { Exit::No } else { Exit::Unknown }
-        }
-    }
+    show(arguments).await.unwrap_or_else(|failure| {
+        // The words are upstream's.
+        to_stderr(&format!("content command failed: {}", failure.text));
+        failure.exit
+    })
 }
 
-async fn show(arguments: &ContentArgs) -> Result<Exit, Error> {
+async fn show(arguments: &ContentArgs) -> Result<Exit, Failure> {
     if let Some(folder) = &arguments.extract {
         check_empty(folder)?;
     }
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let bundle: Bundle = cluster.get(&arguments.bundle).await?;
-    let url = bundle.status.and_then(|status| status.content_url).filter(|url| !url.is_empty()).ok_or(Error::NoUrl)?;
+    let url = bundle.status.and_then(|status| status.content_url).filter(|url| !url.is_empty());
+    let url = url.ok_or_else(|| Failure::no("error: url is not available"))?;
     // Its host is a name that only the cluster knows.
-    let path = Url::parse(&url).map_err(|_| Error::Url(url.clone()))?.path().to_owned();
+    let parsed = Url::parse(&url).map_err(|_| Failure::unknown(format!("contentURL {url:?} is no URL")))?;
     let service = Service::connect(&cluster, &arguments.service).await?;
     let limits = Limits::default();
-    let stage = unpack(service.fetch(&path, &limits).await?, &limits)?;
+    let stage = unpack(service.fetch(parsed.path(), &limits).await?, &limits)?;
     match &arguments.extract {
         Some(folder) => extract(&stage, folder).map(|()| Exit::Yes),
         None => list(&stage),
     }
 }
 
-pub(crate) fn unpack(file: File, limits: &Limits) -> Result<Stage, Error> {
+pub(crate) fn unpack(file: File, limits: &Limits) -> Result<Stage, Failure> {
     let file = BufReader::with_capacity(64 * 1024, file);
-    let mut archive = Decompressor::new(file, limits, 0, "content".to_owned()).map_err(Error::Read)?;
-    let mut stage = Stage::new_in(&std::env::temp_dir(), limits).map_err(Error::Stage)?;
-    read_tar(&mut archive, &mut stage, Dialect::Plain).map_err(Error::Archive)?;
+    let mut archive = Decompressor::new(file, limits, 0, "content".to_owned()).map_err(|error| unread(&error))?;
+    let stage = Stage::new_in(&std::env::temp_dir(), limits);
+    let mut stage = stage.map_err(|error| Failure::during("set what was fetched aside", &error))?;
+    let refused =
+        |error: archive::Error| Failure::either(!error.is_damage(), format!("read the archive: {}", chain(&error)));
+    read_tar(&mut archive, &mut stage, Dialect::Plain).map_err(refused)?;
     Ok(stage)
 }
 
+fn unread(error: &io::Error) -> Failure {
+    Failure::during("read what was fetched", error)
+}
+
 /// Names, one a line, folders with a slash, as `tar -t` prints them.
-fn list(stage: &Stage) -> Result<Exit, Error> {
+fn list(stage: &Stage) -> Result<Exit, Failure> {
     let mut names = Vec::new();
     let read = stage.walk(&mut |path, node| {
         let slash = if matches!(node, Node::Directory) { "/" } else { "" };
         names.push(format!("{path}{slash}"));
         Ok(())
     });
-    read.map_err(Error::Read)?;
+    read.map_err(|error| unread(&error))?;
     Ok(to_stdout(|out| names.iter().try_for_each(|name| writeln!(out, "{name}")), Exit::Yes))
 }
 
 /// In an empty folder there are no links, so no file can come to lie elsewhere.
-pub(crate) fn check_empty(folder: &Path) -> Result<(), Error> {
-    let name = || folder.display().to_string();
+pub(crate) fn check_empty(folder: &Path) -> Result<(), Failure> {
+    let name = folder.display();
     match fs::read_dir(folder) {
-        Ok(mut entries) => entries.next().map_or(Ok(()), |_| Err(Error::NotEmpty(name()))),
+        Ok(mut entries) => entries.next().map_or(Ok(()), |_| {
+            Err(Failure::unknown(format!("{name} is not empty: name a folder that is, or that is not there")))
+        }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Error::Write(name(), error)),
+        Err(error) => Err(Failure::during(format!("write to {name}"), &error)),
     }
 }
 
-pub(crate) fn extract(stage: &Stage, folder: &Path) -> Result<(), Error> {
+pub(crate) fn extract(stage: &Stage, folder: &Path) -> Result<(), Failure> {
     let write = || -> io::Result<()> {
         fs::create_dir_all(folder)?;
         stage.walk(&mut |path, node| {
@@ -135,7 +102,7 @@ pub(crate) fn extract(stage: &Stage, folder: &Path) -> Result<(), Error> {
             }
         })
     };
-    write().map_err(|source| Error::Write(folder.display().to_string(), source))
+    write().map_err(|error| Failure::during(format!("write to {}", folder.display()), &error))
 }
 
 #[cfg(test)]
@@ -176,16 +143,16 @@ mod tests {
         let file = target.join("manifests/a.yaml");
         assert_eq!(fs::read_to_string(&file).unwrap(), "a: 1");
         assert_ne!(fs::metadata(&file).unwrap().permissions().mode() & 0o100, 0);
-        assert!(matches!(check_empty(&target), Err(Error::NotEmpty(_))));
-        assert!(matches!(extract(&stage, &target), Err(Error::Write(..))), "nothing is overwritten");
+        assert!(check_empty(&target).unwrap_err().text.contains("is not empty"));
+        assert!(extract(&stage, &target).unwrap_err().text.starts_with("write to "), "nothing is overwritten");
         for evil in [
             &[("../a", regular, "x")][..],
             &[("/etc/a", regular, "x")],
             &[("manifests", tar::EntryType::Symlink, "/tmp"), ("manifests/a", regular, "x")],
             &[("a", tar::EntryType::Link, "/etc/passwd")],
         ] {
-            let refused = unpack(tar(evil), &Limits::default());
-            assert!(matches!(refused, Err(Error::Archive(_))), "{evil:?}: {refused:?}");
+            let refused = unpack(tar(evil), &Limits::default()).unwrap_err();
+            assert!(refused.text.starts_with("read the archive: "), "{evil:?}: {refused:?}");
         }
     }
 }

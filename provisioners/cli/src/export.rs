@@ -15,9 +15,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::oci::destination::reference;
-use crate::oci::layout::{self, Entry, Layout};
+use crate::oci::layout::{Entry, Layout};
 use crate::oci::remote::{Remote, pinned, say};
-use crate::oci::{Error, copy};
+use crate::oci::{self, copy};
 use crate::output::{pretty, to_stderr, to_stdout};
 use crate::render::detect;
 use crate::source;
@@ -122,8 +122,8 @@ async fn import(arguments: &ImportArgs) -> Result<Exit, Failure> {
         let image = target(&arguments.target, &reference(&name)?)?;
         // Whoever pulls it by this digest would not get it.
         if let Some(digest) = image.digest() {
-            let wanted = digest.parse().map_err(|source| Error::Digest { text: digest.to_owned(), source })?;
-            layout::check(&format!("{name} of the layout"), entry.descriptor.digest.clone(), &wanted)?;
+            let wanted = oci::digest(digest)?;
+            oci::check(&format!("{name} of the layout"), entry.descriptor.digest.clone(), &wanted)?;
         }
         say("sending", &image);
         remote.log_in(&image, true).await?;
@@ -140,7 +140,7 @@ fn target(registry: &str, image: &Reference) -> Result<Reference, Failure> {
     // An image that is named by its digest needs no tag, and one by neither is `latest`.
     let tag = image.tag().filter(|_| digest.is_empty()).map(|tag| format!(":{tag}")).unwrap_or_default();
     let registry = registry.trim_end_matches('/').trim_start_matches("docker://");
-    Ok(reference(&format!("{registry}/{}{tag}{digest}", image.repository()))?)
+    reference(&format!("{registry}/{}{tag}{digest}", image.repository()))
 }
 
 fn print(form: ImageForm, package: Option<Chosen>, images: Vec<Copied>) -> Exit {

@@ -1,9 +1,11 @@
 //! Why a verb did not do what it was asked for: one sentence, and a command to go on with.
 
+use std::error::Error;
+use std::fmt::Display;
+
 use crate::cluster;
 use crate::exit::Exit;
 use crate::output::{chain, to_stderr};
-use crate::{service, source};
 
 /// An end without success. [`Failure::report`] says it on stderr.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,6 +25,22 @@ impl Failure {
     /// The answer could not be found out.
     pub fn unknown(text: impl Into<String>) -> Self {
         Self { exit: Exit::Unknown, text: text.into(), hint: None }
+    }
+
+    /// Refuses, or could not find out.
+    pub fn either(is_refusal: bool, text: impl Into<String>) -> Self {
+        if is_refusal { Self::no(text) } else { Self::unknown(text) }
+    }
+
+    /// `error` came while `what` was done, and the answer could not be found out.
+    pub fn during(what: impl Display, error: &dyn Error) -> Self {
+        Self::unknown(format!("{what}: {}", chain(error)))
+    }
+
+    /// The same, where a no of somebody else is no answer to what was asked.
+    #[must_use]
+    pub fn undecided(self) -> Self {
+        Self { exit: Exit::Unknown, ..self }
     }
 
     /// With a command that helps.
@@ -47,25 +65,10 @@ impl Failure {
 
 impl From<cluster::Error> for Failure {
     fn from(error: cluster::Error) -> Self {
-        let text = chain(&error);
-        let failure = if error.is_refusal() { Self::no(text) } else { Self::unknown(text) };
+        let failure = Self::either(error.is_refusal(), chain(&error));
         match error {
             cluster::Error::NoDeployment(_) => failure.hint("rukpakctl status"),
             _ => failure,
         }
-    }
-}
-
-impl From<source::Error> for Failure {
-    fn from(error: source::Error) -> Self {
-        let text = chain(&error);
-        if error.is_refusal() { Self::no(text) } else { Self::unknown(text) }
-    }
-}
-
-impl From<service::Error> for Failure {
-    fn from(error: service::Error) -> Self {
-        let text = chain(&error);
-        if error.is_refusal() { Self::no(text) } else { Self::unknown(text) }
     }
 }

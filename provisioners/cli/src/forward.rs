@@ -8,7 +8,8 @@ use kube::Api;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::cluster::{self, Cluster};
+use crate::cluster::Cluster;
+use crate::failure::Failure;
 use crate::output::{chain, to_stderr};
 
 /// The port of the Service that speaks TLS. Its name is upstream's.
@@ -21,27 +22,17 @@ pub struct Forward {
     task: JoinHandle<()>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The Service is not there, or may not be seen.
-    #[error(transparent)]
-    Cluster(#[from] cluster::Error),
-    /// The Service leads nowhere.
-    #[error("service {namespace}/{service} leads to no ready Pod with a port {PORT}; is the controller running?")]
-    NoPod { namespace: String, service: String },
-    /// No port of this machine.
-    #[error("listen on a port of this machine")]
-    Listen(#[source] io::Error),
-}
-
 impl Forward {
     /// Finds a Pod behind the Service. It is connected to only when somebody connects here.
-    pub async fn open(cluster: &Cluster, namespace: &str, service: &str) -> Result<Self, Error> {
+    pub async fn open(cluster: &Cluster, namespace: &str, service: &str) -> Result<Self, Failure> {
         let found = cluster.ready_pod(namespace, service, PORT).await?;
-        let (pod, target) =
-            found.ok_or_else(|| Error::NoPod { namespace: namespace.to_owned(), service: service.to_owned() })?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(Error::Listen)?;
-        let port = listener.local_addr().map_err(Error::Listen)?.port();
+        let (pod, target) = found.ok_or_else(|| {
+            let what = format!("service {namespace}/{service} leads to no ready Pod with a port {PORT}");
+            Failure::unknown(format!("{what}; is the controller running?"))
+        })?;
+        let failed = |error: io::Error| Failure::during("listen on a port of this machine", &error);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
         let task = tokio::spawn(serve(listener, cluster.pods(namespace), pod, target));
         Ok(Self { port, task })
     }

@@ -111,7 +111,7 @@ pub async fn run(command: &Command) -> Exit {
         Command::Export(arguments) => export::run(arguments).await,
         Command::Import(arguments) => export::run_import(arguments).await,
         Command::Content(arguments) => Ok(content::run(arguments).await),
-        Command::Catalog(command) => Ok(catalog::run(command).await),
+        Command::Catalog(command) => catalog::run(command).await,
         Command::Extension(command) => extension::run(command).await,
         Command::Migrate(arguments) => Box::pin(migrate::run(arguments)).await,
         Command::Status(arguments) => status::run(arguments).await,

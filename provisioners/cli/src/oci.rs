@@ -15,15 +15,10 @@ pub mod destination;
 pub mod layout;
 pub mod remote;
 
-use std::io;
-
 use rukpak_content::{Digest, DigestError};
 use serde_json::{Value, json};
 
-use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::chain;
-use crate::registries;
 
 /// Media type of an OCI manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -37,60 +32,22 @@ pub const MANIFESTS: [&str; 4] = [
     "application/vnd.docker.distribution.manifest.list.v2+json",
 ];
 
-/// Why an image cannot be read or written. Print the whole chain.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The text is no reference.
-    #[error("{reference:?} names no image")]
-    Reference { reference: String, source: oci_client::ParseError },
-    /// No registry can be asked.
-    #[error(transparent)]
-    Registries(#[from] registries::Error),
-    /// The client cannot be made.
-    #[error("set up the client for registries")]
-    Client(#[source] Box<oci_client::errors::OciDistributionError>),
-    /// The registry refuses, or does not answer.
-    #[error("{what}")]
-    Registry {
-        /// What was asked for, and where.
-        what: String,
-        source: Box<oci_client::errors::OciDistributionError>,
-    },
-    /// A digest is none.
-    #[error("digest {text:?}")]
-    Digest { text: String, source: DigestError },
-    /// What came is not what the digest names.
-    #[error("{what} has the digest {found}, not {wanted}")]
-    Mismatch { what: String, found: Digest, wanted: Digest },
-    /// What came is longer or shorter than its descriptor says.
-    #[error("blob {0} has not the {1} bytes that its manifest says")]
-    Size(Digest, u64),
-    /// A manifest is none.
-    #[error("manifest {0}: {1}")]
-    Manifest(Digest, &'static str),
-    /// The folder is no image layout.
-    #[error("{0} is no image layout: {1}")]
-    Layout(String, &'static str),
-    /// A file cannot be read or written.
-    #[error("{what} {path}")]
-    File {
-        /// `read` or `write`.
-        what: &'static str,
-        path: String,
-        source: io::Error,
-    },
+/// A manifest is none.
+fn no_manifest(digest: &Digest, why: &str) -> Failure {
+    Failure::no(format!("manifest {digest}: {why}"))
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let text = chain(&error);
-        match error {
-            Error::Reference { .. } | Error::Mismatch { .. } | Error::Size(..) | Error::Manifest(..) => {
-                Self { exit: Exit::No, text, hint: None }
-            }
-            _ => Self::unknown(text),
-        }
+/// Reads a digest that somebody else wrote.
+pub fn digest(text: &str) -> Result<Digest, Failure> {
+    text.parse().map_err(|error: DigestError| Failure::during(format!("digest {text:?}"), &error))
+}
+
+/// Refuses what is not as its digest says.
+pub fn check(what: &str, found: Digest, wanted: &Digest) -> Result<(), Failure> {
+    if found == *wanted {
+        return Ok(());
     }
+    Err(Failure::no(format!("{what} has the digest {found}, not {wanted}")))
 }
 
 /// What a manifest says of another blob.
@@ -133,9 +90,9 @@ pub struct Manifest {
 
 impl Manifest {
     /// Reads a manifest. `media_type` counts where the manifest does not say what it is.
-    pub fn read(bytes: Vec<u8>, media_type: &str) -> Result<Self, Error> {
+    pub fn read(bytes: Vec<u8>, media_type: &str) -> Result<Self, Failure> {
         let digest = Digest::sha256(&bytes);
-        let fault = |why| Error::Manifest(digest.clone(), why);
+        let fault = |why| no_manifest(&digest, why);
         let value: Value = serde_json::from_slice(&bytes).map_err(|_| fault("it is no JSON"))?;
         let otherwise = if value.get("manifests").is_some() { INDEX } else { media_type };
         let media_type = value.get("mediaType").and_then(Value::as_str).unwrap_or(otherwise).to_owned();
@@ -162,7 +119,7 @@ mod tests {
         let index = read(&json!({"mediaType": INDEX, "manifests": [one]})).unwrap();
         assert_eq!((index.children.len(), index.descriptor.media_type.as_str()), (1, INDEX));
         let broken = read(&json!({"layers": [{"digest": "sha256:00"}]})).unwrap_err();
-        assert!(broken.to_string().ends_with(": a descriptor has no digest or no size"), "{broken}");
+        assert!(broken.text.ends_with(": a descriptor has no digest or no size"), "{broken:?}");
         assert!(Manifest::read(b"<html>".to_vec(), MANIFEST).is_err());
     }
 }

@@ -15,12 +15,12 @@ use crate::examine::{Purpose, examine};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::format::Format;
-use crate::oci::Error;
+use crate::oci;
 use crate::oci::bundle::{self, Image};
 use crate::oci::destination::{self, Destination};
 use crate::oci::layout::{Entry, Layout};
 use crate::oci::remote::{Remote, pinned};
-use crate::output::{chain, pretty, to_stderr, to_stdout};
+use crate::output::{pretty, to_stderr, to_stdout};
 use crate::source::{self, Content};
 
 /// What the labels of bundle images begin with.
@@ -125,18 +125,18 @@ async fn push(arguments: &PackageArgs, reference: &Reference, image: Image) -> R
     Ok(pinned(reference, &image.manifest.descriptor.digest).whole())
 }
 
-fn spooled(bytes: &[u8]) -> Result<std::fs::File, Error> {
+fn spooled(bytes: &[u8]) -> Result<std::fs::File, Failure> {
     use std::io::{Seek as _, Write as _};
-    let write = || {
+    let write = || -> std::io::Result<_> {
         let mut file = tempfile::tempfile()?;
         file.write_all(bytes)?;
         file.rewind()?;
         Ok(file)
     };
-    write().map_err(|source| Error::File { what: "write", path: "a config".to_owned(), source })
+    write().map_err(|error| Failure::during("write a config", &error))
 }
 
-fn keep(layout: &Layout, image: Image, name: Option<&String>) -> Result<(), Error> {
+fn keep(layout: &Layout, image: Image, name: Option<&String>) -> Result<(), Failure> {
     let (layer, mut file) = image.layer;
     layout.put_file(&layer, &mut file)?;
     let (config, bytes) = image.config;
@@ -156,13 +156,11 @@ fn at(place: &Destination, digest: &Digest) -> String {
 
 /// Fetches an image and writes its files to a folder.
 pub async fn pull(arguments: &PullArgs) -> Result<Exit, Failure> {
-    let failed = |error: &dyn std::error::Error| Failure::unknown(chain(error));
-    check_empty(&arguments.folder).map_err(|error| failed(&error))?;
+    check_empty(&arguments.folder)?;
     destination::reference(&arguments.image)?;
     let (image, stage) = source::pull(&arguments.image, &arguments.trust, &Limits::default()).await?;
-    extract(&stage, &arguments.folder).map_err(|error| failed(&error))?;
+    extract(&stage, &arguments.folder)?;
     let reference = destination::reference(&image)?;
-    let digest = reference.digest().unwrap_or_default();
-    let digest = digest.parse().map_err(|source| Error::Digest { text: digest.to_owned(), source })?;
+    let digest = oci::digest(reference.digest().unwrap_or_default())?;
     Ok(Packaged { image, digest, format: None }.print(arguments.form))
 }

@@ -5,7 +5,6 @@ mod helper;
 
 use std::env;
 use std::fs;
-use std::io;
 use std::sync::Arc;
 
 use oci_client::Reference;
@@ -16,9 +15,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject as _};
 
 use crate::args::TrustArgs;
-use crate::output::to_stderr;
-
-pub use credentials::Error as CredentialsError;
+use crate::failure::Failure;
+use crate::output::{chain, to_stderr};
 
 /// What images are pulled with.
 pub struct Registries {
@@ -30,29 +28,12 @@ pub struct Registries {
     failed_helper: Option<String>,
 }
 
-/// Why no registry can be asked. Print the whole chain.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A file with certificates cannot be read.
-    #[error("read {path}")]
-    Read { path: String, source: io::Error },
-    /// The logins cannot be read.
-    #[error("read logins for registries")]
-    Credentials(#[from] CredentialsError),
-    /// A file with certificates is none.
-    #[error("read certificates")]
-    Authorities(#[source] pem::Error),
-    /// The certificates are none.
-    #[error(transparent)]
-    Client(#[from] image::Error),
-}
-
 /// The certificates that the flags name, one after the other; `None` if they name none.
-pub fn extra_ca(trust: &TrustArgs) -> Result<Option<String>, Error> {
+pub fn extra_ca(trust: &TrustArgs) -> Result<Option<String>, Failure> {
     let mut all = None;
     for file in &trust.ca_file {
         let pem = fs::read_to_string(file);
-        let pem = pem.map_err(|source| Error::Read { path: file.display().to_string(), source })?;
+        let pem = pem.map_err(|error| Failure::during(format!("read {}", file.display()), &error))?;
         let all: &mut String = all.get_or_insert_default();
         all.push_str(&pem);
         all.push('\n');
@@ -60,9 +41,14 @@ pub fn extra_ca(trust: &TrustArgs) -> Result<Option<String>, Error> {
     Ok(all)
 }
 
+/// The certificates of a file in PEM. DER.
+pub fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, pem::Error> {
+    CertificateDer::pem_slice_iter(pem).map(|one| one.map(|one| one.to_vec())).collect()
+}
+
 impl Registries {
     /// Reads certificates and logins. No network.
-    pub fn new(trust: &TrustArgs, limits: Limits) -> Result<Self, Error> {
+    pub fn new(trust: &TrustArgs, limits: Limits) -> Result<Self, Failure> {
         let mut options = PullerOptions::new(env::temp_dir(), limits);
         options.extra_ca_pem = extra_ca(trust)?.unwrap_or_default().into_bytes();
         // Whoever runs this reaches no more with it than without.
@@ -70,7 +56,7 @@ impl Registries {
         options.plain_http.clone_from(&trust.plain_http_registry);
         let extra_ca_pem = options.extra_ca_pem.clone();
         let logins = credentials::read()?;
-        let puller = Arc::new(Puller::new(options)?);
+        let puller = Arc::new(Puller::new(options).map_err(|error| Failure::unknown(chain(&error)))?);
         Ok(Self { puller, extra_ca_pem, logins, failed_helper: None })
     }
 
@@ -99,9 +85,8 @@ impl Registries {
     }
 
     /// The certificates that the flags name, as X.509.
-    pub fn authorities(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let read = CertificateDer::pem_slice_iter(&self.extra_ca_pem).map(|one| one.map(|one| one.to_vec()));
-        read.collect::<Result<_, _>>().map_err(Error::Authorities)
+    pub fn authorities(&self) -> Result<Vec<Vec<u8>>, Failure> {
+        certificates(&self.extra_ca_pem).map_err(|error| Failure::during("read certificates", &error))
     }
 
     /// Says what may be the matter, where a registry gives no image.

@@ -135,12 +135,11 @@ impl Reader<'_> {
         let format = Format::of_class(class).ok_or_else(|| foreign_class(class))?;
         let name = bundle.metadata.name.as_deref().unwrap_or_default();
         let file = service.fetch_source(name, &self.limits).await?;
-        let unreadable = |error: &dyn std::error::Error| {
-            Failure::unknown(format!("read the content of bundle {name:?}: {}", chain(error)))
-        };
-        let stage = unpack(file, &self.limits).map_err(|error| unreadable(&error))?;
+        let unreadable =
+            |failure: Failure| Failure::unknown(format!("read the content of bundle {name:?}: {}", failure.text));
+        let stage = unpack(file, &self.limits).map_err(unreadable)?;
         let content = source::content(&stage, format!("bundle {name:?}"), Vec::new(), &self.limits);
-        content.map(|content| (content, format)).map_err(|error| unreadable(&error))
+        content.map(|content| (content, format)).map_err(unreadable)
     }
 }
 

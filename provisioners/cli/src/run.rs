@@ -69,8 +69,7 @@ async fn apply(cluster: &Cluster, deployment: &BundleDeployment) -> Result<Bundl
     for _ in 0..ATTEMPTS {
         let existing = cluster.deployment(&name).await?;
         if let Some(existing) = &existing {
-            taken::check(existing, &deployment.spec.provisioner_class_name)
-                .map_err(|error| Failure::no(error.to_string()))?;
+            taken::check(existing, &deployment.spec.provisioner_class_name)?;
         }
         if let Some(applied) = cluster.apply(deployment, existing.as_ref()).await? {
             return end_rollback(cluster, applied).await;

@@ -10,16 +10,17 @@ use futures::TryStreamExt as _;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use kube::client::{Body, ConfigExt as _};
-use reqwest::{Client, Method, RequestBuilder, Response, Url};
-use rukpak_content::{Limit, LimitExceeded, Limits};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::{self, PemObject as _};
+use reqwest::{Client, ClientBuilder, Method, RequestBuilder, Response, Url};
+use rukpak_content::{Limit, Limits};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::args::ServiceArgs;
 use crate::cluster::{self, Cluster};
-use crate::forward::{self, Forward};
+use crate::failure::Failure;
+use crate::forward::Forward;
+use crate::output::chain;
 use crate::progress::Progress;
+use crate::registries::certificates;
 use crate::source::pack::Packed;
 
 /// Where the Secret has the authorities.
@@ -48,65 +49,9 @@ pub enum Uploaded {
     Known,
 }
 
-/// Why something was not sent or fetched. Print the whole chain.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The Secret cannot be read.
-    #[error(transparent)]
-    Cluster(#[from] cluster::Error),
-    /// There is no such Secret: most often because RukPak is in another namespace, or in none. It begins with upstream's words.
-    #[error(
-        "secrets {name:?} not found: is RukPak installed in namespace {namespace:?}? Name another one by --system-namespace"
-    )]
-    NoSecret {
-        name: String,
-        /// Where it was looked for.
-        namespace: String,
-    },
-    /// The Secret does not say whom to trust.
-    #[error("secret {0} has no certificates in {AUTHORITIES}")]
-    NoAuthorities(String),
-    /// What it says cannot be read.
-    #[error("read {AUTHORITIES} of secret {0}")]
-    Authorities(String, #[source] pem::Error),
-    /// The kubeconfig's user is no good here.
-    #[error("use the credentials of the kubeconfig")]
-    Credentials(#[source] BoxError),
-    /// There is no way to the service.
-    #[error(transparent)]
-    Forward(#[from] forward::Error),
-    /// No client can be made.
-    #[error("set up the client for the content service")]
-    Client(#[source] reqwest::Error),
-    /// No answer, or half of one.
-    #[error("{method} {url}")]
-    Send { method: Method, url: Url, source: reqwest::Error },
-    /// The service says no, in words of its own.
-    #[error("{text}")]
-    Answer { status: StatusCode, text: String },
-    /// It is too large.
-    #[error(transparent)]
-    Limit(#[from] LimitExceeded),
-    /// What was fetched cannot be kept.
-    #[error("set what was fetched aside")]
-    Keep(#[source] io::Error),
-}
-
-impl Error {
-    /// Whether somebody said no, and will say it again.
-    pub fn is_refusal(&self) -> bool {
-        match self {
-            Self::Cluster(source) | Self::Forward(forward::Error::Cluster(source)) => source.is_refusal(),
-            Self::Answer { status, .. } => cluster::is_refusal(status.as_u16()),
-            Self::Limit(_) | Self::NoSecret { .. } => true,
-            _ => false,
-        }
-    }
-}
-
 impl Service {
     /// Finds the service. It is not spoken to yet.
-    pub async fn connect(cluster: &Cluster, flags: &ServiceArgs) -> Result<Self, Error> {
+    pub async fn connect(cluster: &Cluster, flags: &ServiceArgs) -> Result<Self, Failure> {
         let tls = tls(cluster, flags).await?;
         let mut http = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -123,12 +68,12 @@ impl Service {
             http = http.no_proxy();
             base
         };
-        let http = http.build().map_err(Error::Client)?;
+        let http = build(http)?;
         Ok(Self { http, base, authorization: authorization(cluster).await?, _forward: forward })
     }
 
     /// Sends an archive for a Bundle.
-    pub async fn upload(&self, bundle: &str, packed: Packed) -> Result<Uploaded, Error> {
+    pub async fn upload(&self, bundle: &str, packed: Packed) -> Result<Uploaded, Failure> {
         let url = self.url(&format!("/uploads/{bundle}.tgz"));
         let mut progress = Progress::start(format!("uploading to bundle {bundle:?}"), packed.size_bytes);
         let chunks = tokio_util::io::ReaderStream::with_capacity(tokio::fs::File::from_std(packed.file), 64 * 1024);
@@ -148,31 +93,23 @@ impl Service {
     }
 
     /// Fetches the files of a Bundle as they were unpacked, whatever its format.
-    pub async fn fetch_source(&self, bundle: &str, limits: &Limits) -> Result<File, Error> {
+    pub async fn fetch_source(&self, bundle: &str, limits: &Limits) -> Result<File, Failure> {
         let mut url = self.url(&format!("/bundles/{bundle}.tgz"));
         url.set_query(Some("form=source"));
         self.fetch_url(url, limits).await
     }
 
     /// Fetches what is at a path of the service, to a file without a name that stands at its beginning.
-    pub async fn fetch(&self, path: &str, limits: &Limits) -> Result<File, Error> {
+    pub async fn fetch(&self, path: &str, limits: &Limits) -> Result<File, Failure> {
         self.fetch_url(self.url(path), limits).await
     }
 
-    async fn fetch_url(&self, url: Url, limits: &Limits) -> Result<File, Error> {
-        let mut answer = self.send(self.http.get(url.clone())).await.map_err(sent(Method::GET, &url))?;
+    async fn fetch_url(&self, url: Url, limits: &Limits) -> Result<File, Failure> {
+        let answer = self.send(self.http.get(url.clone())).await.map_err(sent(Method::GET, &url))?;
         if answer.status() != StatusCode::OK {
             return Err(refused(answer).await);
         }
-        let mut file = tempfile::tempfile().map_err(Error::Keep)?;
-        let mut size_bytes = 0;
-        while let Some(chunk) = answer.chunk().await.map_err(sent(Method::GET, &url))? {
-            size_bytes += chunk.len() as u64;
-            Limit::DownloadBytes.check(size_bytes, limits.download_bytes, || url.path().to_owned())?;
-            file.write_all(&chunk).map_err(Error::Keep)?;
-        }
-        file.rewind().map_err(Error::Keep)?;
-        Ok(file)
+        keep(answer, limits, url.path(), sent(Method::GET, &url)).await
     }
 
     fn url(&self, path: &str) -> Url {
@@ -197,12 +134,36 @@ pub(crate) fn local(port: u16) -> Url {
     url
 }
 
-fn sent(method: Method, url: &Url) -> impl FnOnce(reqwest::Error) -> Error {
-    let url = url.clone();
-    |source| Error::Send { method, url, source: source.without_url() }
+/// Makes a client, whose settings may be ones that no client can have.
+pub(crate) fn build(http: ClientBuilder) -> Result<Client, Failure> {
+    http.build().map_err(|error| Failure::during("set up the client for the content service", &error))
 }
 
-async fn refused(mut answer: Response) -> Error {
+/// Keeps what is answered, in a file without a name that stands at its beginning. `failed` says what was asked for.
+pub(crate) async fn keep(
+    mut answer: Response,
+    limits: &Limits,
+    place: &str,
+    failed: impl Fn(reqwest::Error) -> Failure,
+) -> Result<File, Failure> {
+    let unkept = |error: io::Error| Failure::during("set what was fetched aside", &error);
+    let mut file = tempfile::tempfile().map_err(unkept)?;
+    let mut size_bytes = 0;
+    while let Some(chunk) = answer.chunk().await.map_err(&failed)? {
+        size_bytes += chunk.len() as u64;
+        let checked = Limit::DownloadBytes.check(size_bytes, limits.download_bytes, || place.to_owned());
+        checked.map_err(|error| Failure::no(chain(&error)))?;
+        file.write_all(&chunk).map_err(unkept)?;
+    }
+    file.rewind().map_err(unkept)?;
+    Ok(file)
+}
+
+fn sent(method: Method, url: &Url) -> impl Fn(reqwest::Error) -> Failure {
+    move |error: reqwest::Error| Failure::during(format!("{method} {url}"), &error.without_url())
+}
+
+async fn refused(mut answer: Response) -> Failure {
     let status = answer.status();
     let mut text = Vec::new();
     while text.len() < TEXT_BYTES
@@ -212,50 +173,59 @@ async fn refused(mut answer: Response) -> Error {
     }
     let text = String::from_utf8_lossy(&text).trim().to_owned();
     let text = if text.is_empty() { format!("unexpected status \"{status}\"") } else { text };
-    Error::Answer { status, text }
+    Failure::either(cluster::is_refusal(status.as_u16()), text)
 }
 
 /// Who is trusted, and the client certificate of the kubeconfig if it has one. How the API server is trusted does not matter.
-async fn tls(cluster: &Cluster, flags: &ServiceArgs) -> Result<rustls::ClientConfig, Error> {
+async fn tls(cluster: &Cluster, flags: &ServiceArgs) -> Result<rustls::ClientConfig, Failure> {
     let authorities = authorities(cluster, &flags.system_namespace, &flags.ca_secret_name).await?;
     trusting(&cluster.config, authorities)
 }
 
 /// The certificates in `ca.crt` of a Secret. DER.
-pub(crate) async fn authorities(cluster: &Cluster, namespace: &str, secret: &str) -> Result<Vec<Vec<u8>>, Error> {
+pub(crate) async fn authorities(cluster: &Cluster, namespace: &str, secret: &str) -> Result<Vec<Vec<u8>>, Failure> {
     let name = format!("{namespace}/{secret}");
     let secret = match cluster.secret(namespace, secret).await {
         Err(cluster::Error::Refused(status)) if status.code == 404 => {
-            return Err(Error::NoSecret { name: secret.to_owned(), namespace: namespace.to_owned() });
+            // Most often RukPak is in another namespace, or in none. It begins with upstream's words.
+            return Err(Failure::no(format!(
+                "secrets {secret:?} not found: is RukPak installed in namespace {namespace:?}? Name another one by --system-namespace"
+            )));
         }
         other => other?,
     };
-    let pem = secret.data.as_ref().and_then(|data| data.get(AUTHORITIES));
-    let pem = &pem.ok_or_else(|| Error::NoAuthorities(name.clone()))?.0;
-    let read = CertificateDer::pem_slice_iter(pem).map(|one| one.map(|one| one.to_vec()));
-    let authorities = read.collect::<Result<Vec<_>, _>>().map_err(|source| Error::Authorities(name.clone(), source))?;
-    if authorities.is_empty() { Err(Error::NoAuthorities(name)) } else { Ok(authorities) }
+    let none = || Failure::unknown(format!("secret {name} has no certificates in {AUTHORITIES}"));
+    let pem = &secret.data.as_ref().and_then(|data| data.get(AUTHORITIES)).ok_or_else(none)?.0;
+    let read = certificates(pem);
+    let authorities = read.map_err(|error| Failure::during(format!("read {AUTHORITIES} of secret {name}"), &error))?;
+    if authorities.is_empty() { Err(none()) } else { Ok(authorities) }
 }
 
 /// As `config` says who we are, but with these authorities alone.
-pub(crate) fn trusting(config: &kube::Config, authorities: Vec<Vec<u8>>) -> Result<rustls::ClientConfig, Error> {
+pub(crate) fn trusting(config: &kube::Config, authorities: Vec<Vec<u8>>) -> Result<rustls::ClientConfig, Failure> {
     let mut config = config.clone();
     config.root_cert = Some(authorities);
     config.root_cert_file = None;
     config.accept_invalid_certs = false;
-    config.rustls_client_config().map_err(|source| Error::Credentials(source.into()))
+    config.rustls_client_config().map_err(|error| unusable(&error))
+}
+
+/// The kubeconfig's user is no good here.
+fn unusable(error: &dyn StdError) -> Failure {
+    Failure::during("use the credentials of the kubeconfig", error)
 }
 
 /// The header that the kubeconfig's user sends, whatever it is made of: a token, a file, a program's answer.
-async fn authorization(cluster: &Cluster) -> Result<Option<HeaderValue>, Error> {
-    let layer = cluster.config.auth_layer().map_err(|source| Error::Credentials(source.into()))?;
+async fn authorization(cluster: &Cluster) -> Result<Option<HeaderValue>, Failure> {
+    let layer = cluster.config.auth_layer().map_err(|error| unusable(&error))?;
     let Some(layer) = layer else { return Ok(None) };
     // The layer only writes on requests, so it is given one.
     let look = service_fn(async |request: http::Request<Body>| {
         let value = request.headers().get(AUTHORIZATION).cloned();
         Ok::<_, BoxError>(http::Response::new(value))
     });
-    let answer = layer.layer(look).oneshot(http::Request::new(Body::empty())).await.map_err(Error::Credentials)?;
+    let answer = layer.layer(look).oneshot(http::Request::new(Body::empty())).await;
+    let answer = answer.map_err(|error| unusable(error.as_ref()))?;
     Ok(answer.into_body().map(|mut value| {
         value.set_sensitive(true);
         value

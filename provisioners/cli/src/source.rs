@@ -8,15 +8,17 @@ pub mod remote;
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rukpak_content::{BundleTree, CollectError, Limits, RelativePath, Tree as _};
 use rukpak_format::helm;
-use rukpak_source::{Stage, stage, tarball};
+use rukpak_source::{Stage, stage};
 
 use crate::args::{SourceArgs, TrustArgs};
-use crate::registries;
+use crate::failure::Failure;
+use crate::output::chain;
 
 /// The folder that is only in registry+v1 bundles.
 const METADATA: &str = "metadata";
@@ -38,82 +40,23 @@ pub struct Content {
     pub image: Option<String>,
 }
 
-/// Why there are no files. Print the whole chain.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// There is no such path, and the name is not one of an image.
-    #[error("{0}: no such file or folder; {1}")]
-    Missing(String, &'static str),
-    /// There is no such folder.
-    #[error("{0}: no such file or directory")]
-    NoFolder(String),
-    /// It is something else.
-    #[error("{0}: not a directory")]
-    NotAFolder(String),
-    /// There is no such path, and the image cannot be pulled either.
-    #[error("{name}: there is no file or folder of this name, so it was taken for an image")]
-    Image {
-        name: String,
-        /// Why it cannot be pulled.
-        source: Box<rukpak_source::image::Error>,
-    },
-    /// The image cannot be pulled.
-    #[error(transparent)]
-    Pull(Box<rukpak_source::image::Error>),
-    /// The repository or archive cannot be fetched.
-    #[error(transparent)]
-    Remote(Box<remote::RemoteError>),
-    /// No registry can be asked.
-    #[error(transparent)]
-    Registries(#[from] registries::Error),
-    /// A file or folder cannot be read.
-    #[error("read {path}")]
-    Read { path: String, source: io::Error },
-    /// The content is refused, or the file is damaged or no archive.
-    #[error("{path}")]
-    File { path: String, source: tarball::Error },
-    /// The content is refused.
-    #[error("{path}")]
-    Archive { path: String, source: rukpak_source::archive::Error },
-    /// What the formats look at is too large, or cannot be read.
-    #[error("{path}")]
-    Content { path: String, source: CollectError },
-    /// Files cannot be kept for a moment.
-    #[error("set {0} aside")]
-    Stage(String, #[source] stage::Error),
-}
-
-impl Error {
-    /// Whether the bundle was read and refused; else it could not be found out.
-    pub fn is_refusal(&self) -> bool {
-        match self {
-            Self::Archive { source, .. } | Self::File { source: tarball::Error::Archive(source), .. } => {
-                is_refusal(source)
-            }
-            Self::Content { source: CollectError::Limit(_), .. } => true,
-            Self::Image { source, .. } | Self::Pull(source) => match source.as_ref() {
-                rukpak_source::image::Error::Layer { source, .. } => is_refusal(source),
-                _ => false,
-            },
-            _ => false,
-        }
-    }
-}
-
-impl From<remote::RemoteError> for Error {
-    fn from(error: remote::RemoteError) -> Self {
-        Self::Remote(Box::new(error))
-    }
-}
-
 /// A cluster would refuse this archive, too.
 fn is_refusal(error: &rukpak_source::archive::Error) -> bool {
     use rukpak_source::archive::Error as Archive;
     !error.is_damage() && !matches!(error, Archive::Stage(stage::Error::Create { .. } | stage::Error::Write { .. }))
 }
 
+/// An archive is damaged, or refused as a cluster would refuse it.
+fn refused(what: &str, error: &rukpak_source::archive::Error) -> Failure {
+    Failure::either(is_refusal(error), format!("{what}: {}", chain(error)))
+}
+
+fn unread(path: impl Display, error: &io::Error) -> Failure {
+    Failure::during(format!("read {path}"), error)
+}
+
 /// Reads the bundle that the flags name. A path that exists wins over an image.
-pub async fn read(arguments: &SourceArgs) -> Result<Content, Error> {
+pub async fn read(arguments: &SourceArgs) -> Result<Content, Failure> {
     let limits = Limits::default();
     let path = PathBuf::from(&arguments.bundle);
     let name = path.display().to_string();
@@ -121,10 +64,11 @@ pub async fn read(arguments: &SourceArgs) -> Result<Content, Error> {
     let stage = match std::fs::metadata(&path) {
         Ok(metadata) if metadata.is_dir() => folder::stage(&path, &limits, &mut remarks)?,
         Ok(_) => archive::stage(&path, &limits)?,
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::Read { path: name, source: error }),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unread(&name, &error)),
         Err(_) => {
             let reference = reference(&arguments.bundle)?;
-            let (from, stage) = image::stage(reference, arguments, limits.clone()).await?;
+            let why = format!("{reference}: there is no file or folder of this name, so it was taken for an image: ");
+            let (from, stage) = image::pull(reference, &arguments.trust, limits.clone(), &why).await?;
             return content_of_image(&stage, from, &limits);
         }
     };
@@ -132,19 +76,17 @@ pub async fn read(arguments: &SourceArgs) -> Result<Content, Error> {
 }
 
 /// The name as an image reference, unless it can only be meant as a path.
-fn reference(name: &OsString) -> Result<&str, Error> {
-    let shown = || name.to_string_lossy().into_owned();
-    let Some(text) = name.to_str() else {
-        return Err(Error::Missing(shown(), "it is no image either: the name is not UTF-8"));
+fn reference(name: &OsString) -> Result<&str, Failure> {
+    let why = match name.to_str() {
+        None => "it is no image either: the name is not UTF-8",
+        Some(text) if is_path(text) => "it was not taken for an image: it is written like a path",
+        Some(text) => return Ok(text),
     };
-    if is_path(text) {
-        return Err(Error::Missing(shown(), "it was not taken for an image: it is written like a path"));
-    }
-    Ok(text)
+    Err(Failure::unknown(format!("{}: no such file or folder; {why}", name.to_string_lossy())))
 }
 
 /// Reads a folder of this machine: what the formats look at, and the files that a bundle of it has.
-pub fn read_staged(folder: &Path, limits: &Limits) -> Result<(Content, Stage), Error> {
+pub fn read_staged(folder: &Path, limits: &Limits) -> Result<(Content, Stage), Failure> {
     pack::check_folder(folder)?;
     let mut remarks = Vec::new();
     let stage = folder::stage(folder, limits, &mut remarks)?;
@@ -152,23 +94,23 @@ pub fn read_staged(folder: &Path, limits: &Limits) -> Result<(Content, Stage), E
 }
 
 /// Pulls an image. Returns its reference by digest, and its files.
-pub async fn pull(image: &str, trust: &TrustArgs, limits: &Limits) -> Result<(String, Stage), Error> {
-    image::pull(image, trust, limits.clone()).await
+pub async fn pull(image: &str, trust: &TrustArgs, limits: &Limits) -> Result<(String, Stage), Failure> {
+    image::pull(image, trust, limits.clone(), "").await
 }
 
 /// Reads an image, also where a file of its name exists.
-pub async fn read_image(image: &str, trust: &TrustArgs, limits: &Limits) -> Result<Content, Error> {
-    let (from, stage) = image::pull(image, trust, limits.clone()).await?;
+pub async fn read_image(image: &str, trust: &TrustArgs, limits: &Limits) -> Result<Content, Failure> {
+    let (from, stage) = pull(image, trust, limits).await?;
     content_of_image(&stage, from, limits)
 }
 
-fn content_of_image(stage: &Stage, from: String, limits: &Limits) -> Result<Content, Error> {
+fn content_of_image(stage: &Stage, from: String, limits: &Limits) -> Result<Content, Failure> {
     let content = content(stage, from, Vec::new(), limits)?;
     Ok(Content { image: Some(content.from.clone()), ..content })
 }
 
 /// Reads a folder or an archive of this machine.
-pub fn read_local(path: &Path, limits: &Limits) -> Result<Content, Error> {
+pub fn read_local(path: &Path, limits: &Limits) -> Result<Content, Failure> {
     let mut remarks = Vec::new();
     let stage = if path.is_dir() { folder::stage(path, limits, &mut remarks)? } else { archive::stage(path, limits)? };
     content(&stage, path.display().to_string(), remarks, limits)
@@ -179,8 +121,9 @@ pub fn is_path(name: &str) -> bool {
     name.starts_with(['/', '.', '~']) || ARCHIVES.iter().any(|ending| name.ends_with(ending))
 }
 
-fn new_stage(name: &Path, limits: &Limits) -> Result<Stage, Error> {
-    Stage::new_in(&env::temp_dir(), limits).map_err(|source| Error::Stage(name.display().to_string(), source))
+fn new_stage(name: &Path, limits: &Limits) -> Result<Stage, Failure> {
+    let stage = Stage::new_in(&env::temp_dir(), limits);
+    stage.map_err(|error| Failure::during(format!("set {} aside", name.display()), &error))
 }
 
 /// Whether it is a chart, of which every file counts: `Chart.yaml` is at the root, or in the only folder there.
@@ -209,12 +152,14 @@ pub(crate) fn content(
     from: String,
     mut remarks: Vec<String>,
     limits: &Limits,
-) -> Result<Content, Error> {
-    let is_chart = is_chart(stage).map_err(|source| Error::Read { path: from.clone(), source })?;
+) -> Result<Content, Failure> {
+    let is_chart = is_chart(stage).map_err(|error| unread(&from, &error))?;
     let is_content =
         |path: &RelativePath| is_chart || path.components().next().is_some_and(|first| CONTENT.contains(&first));
     let tree = BundleTree::collect(stage, &is_content, limits);
-    let tree = tree.map_err(|source| Error::Content { path: from.clone(), source })?;
+    let tree = tree.map_err(|error| {
+        Failure::either(matches!(error, CollectError::Limit(_)), format!("{from}: {}", chain(&error)))
+    })?;
     let mut nested = None;
     let read = stage.walk(&mut |path, _| {
         if path.depth() > 1 && path.name() == CONTENT[0] && !is_content(path) {
@@ -222,7 +167,7 @@ pub(crate) fn content(
         }
         Ok(())
     });
-    read.map_err(|source| Error::Read { path: from.clone(), source })?;
+    read.map_err(|error| unread(&from, &error))?;
     if let Some(folder) = nested.filter(|_| tree.get(CONTENT[0]).is_none()) {
         remarks.push(format!("{folder}/manifests is there: the bundle is {folder}, so name or pack that folder"));
     }

@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::finding::Finding;
 use crate::format::Detected;
-use crate::output::{chain, pretty, to_stderr, to_stdout};
+use crate::output::{pretty, to_stderr, to_stdout};
 use crate::render::detect;
 use crate::source::{self, Content};
 use crate::table::count;
@@ -32,7 +32,7 @@ struct Report<'a> {
 /// Prints everything that is wrong with a bundle.
 pub async fn run(arguments: &ValidateArgs) -> Result<Exit, Failure> {
     let content = match source::read(&arguments.source).await {
-        Err(error) if error.is_refusal() => return Ok(refused(arguments, &error)),
+        Err(failure) if failure.exit == Exit::No => return Ok(refused(arguments, failure.text)),
         read => read?,
     };
     let limits = Limits::default();
@@ -58,9 +58,9 @@ pub async fn run(arguments: &ValidateArgs) -> Result<Exit, Failure> {
 }
 
 /// The content cannot be read, and never will be.
-fn refused(arguments: &ValidateArgs, error: &source::Error) -> Exit {
+fn refused(arguments: &ValidateArgs, why: String) -> Exit {
     let bundle = arguments.source.bundle.to_string_lossy();
-    let findings = [Finding::new("content", chain(error))];
+    let findings = [Finding::new("content", why)];
     print(arguments.output, &Report { bundle: &bundle, format: None, valid: false, findings: &findings, warnings: &[] })
 }
 

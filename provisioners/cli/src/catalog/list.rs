@@ -8,9 +8,10 @@ use rukpak_catalog::{Bundle, Catalog, Channel, Entry, Package, Version, graph};
 use serde::Serialize;
 
 use super::open::{Opened, Scope};
-use super::{failed, missing, package, warn_of_faults};
+use super::{missing, package, warn_of_faults};
 use crate::args::{AnswerForm, ListArgs};
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::output::{pretty, to_stderr, to_stdout};
 use crate::table::{self, count};
 
@@ -103,27 +104,20 @@ struct BundleLine<'a> {
 }
 
 /// Prints the packages, or what is in one.
-pub(super) async fn run(arguments: &ListArgs) -> Exit {
+pub(super) async fn run(arguments: &ListArgs) -> Result<Exit, Failure> {
     let scope = arguments.package.as_deref().map_or(Scope::All, Scope::Package);
-    let opened = match Opened::new(&arguments.place, scope).await {
-        Ok(opened) => opened,
-        Err(error) => return failed(&error),
-    };
+    let opened = Opened::new(&arguments.place, scope).await?;
     let Some(name) = &arguments.package else {
         let packages = packages(&opened.catalog);
         to_stderr(&format!("{}: {}", opened.from, count(packages.len(), "package")));
-        return to_stdout(|out| print_packages(out, arguments.output, packages), Exit::Yes);
+        return Ok(to_stdout(|out| print_packages(out, arguments.output, packages), Exit::Yes));
     };
-    match package(&opened, name) {
-        Ok(package) => {
-            warn_of_faults(package);
-            let (channels, bundles) = (package.channels.len(), package.bundles.len());
-            let (channels, bundles) = (count(channels, "channel"), count(bundles, "bundle"));
-            to_stderr(&format!("{}: {channels} and {bundles} of package {name:?}", opened.from));
-            to_stdout(|out| print_inside(out, arguments.output, &inside(package)), Exit::Yes)
-        }
-        Err(why) => missing(&opened, &arguments.place, name, &why).report(),
-    }
+    let package = package(&opened, name).map_err(|why| missing(&opened, &arguments.place, name, &why))?;
+    warn_of_faults(package);
+    let (channels, bundles) = (package.channels.len(), package.bundles.len());
+    let (channels, bundles) = (count(channels, "channel"), count(bundles, "bundle"));
+    to_stderr(&format!("{}: {channels} and {bundles} of package {name:?}", opened.from));
+    Ok(to_stdout(|out| print_inside(out, arguments.output, &inside(package)), Exit::Yes))
 }
 
 fn packages(catalog: &Catalog) -> Vec<PackageLine<'_>> {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rukpak_catalog::origin::{Origin, ParseError};
 
+use crate::output::chain;
+
 /// A running catalog of OLM.
 const GRPC: &str = "grpc:";
 const CLUSTER: &str = "cluster:";
@@ -24,42 +26,32 @@ pub enum CatalogLocation {
     Cluster(String),
 }
 
-/// Why a text names no catalog.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// There is no such path, and it is nothing else.
-    #[error(
-        "{0}: there is no file or folder of this name; a catalog elsewhere is image:REFERENCE, https://HOST/PATH, \
-         grpc:HOST:PORT or cluster:NAME"
-    )]
-    Missing(String),
-    /// It cannot be looked at.
-    #[error("look at {path}")]
-    Look { path: String, source: io::Error },
-    /// There is no address.
-    #[error("{0}: write grpc:HOST:PORT, and no login")]
-    Address(String),
-    /// It begins like an origin and is none.
-    #[error(transparent)]
-    Origin(#[from] ParseError),
-}
-
 impl CatalogLocation {
     /// Looks whether there is such a path: that wins.
-    pub fn new(text: &OsStr) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// The text names no catalog: a sentence.
+    pub fn new(text: &OsStr) -> Result<Self, String> {
         match fs::metadata(text) {
             Ok(metadata) if metadata.is_dir() => return Ok(Self::Origin(Origin::Folder(text.into()))),
             Ok(_) => return Ok(Self::File(text.into())),
             // A path through a file (`image:x/y` beside a file `image:x`) is none either.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
-            Err(source) => return Err(Error::Look { path: shown(&text.to_string_lossy()), source }),
+            Err(error) => return Err(format!("look at {}: {error}", shown(&text.to_string_lossy()))),
         }
-        let missing = || Error::Missing(shown(&text.to_string_lossy()));
+        let missing = || {
+            format!(
+                "{}: there is no file or folder of this name; a catalog elsewhere is image:REFERENCE, https://HOST/PATH, \
+                 grpc:HOST:PORT or cluster:NAME",
+                shown(&text.to_string_lossy())
+            )
+        };
         let text = text.to_str().ok_or_else(missing)?;
         if let Some(address) = text.strip_prefix(GRPC) {
             let address = address.trim_start_matches("//");
             let is_good = !address.is_empty() && !address.contains('@');
-            return if is_good { Ok(Self::Grpc(address.to_owned())) } else { Err(Error::Address(shown(text))) };
+            let refused = || format!("{}: write grpc:HOST:PORT, and no login", shown(text));
+            return is_good.then(|| Self::Grpc(address.to_owned())).ok_or_else(refused);
         }
         if let Some(name) = text.strip_prefix(CLUSTER).filter(|name| !name.is_empty()) {
             return Ok(Self::Cluster(name.to_owned()));
@@ -68,7 +60,7 @@ impl CatalogLocation {
             return Ok(Self::File(path.to_owned()));
         }
         if SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
-            Ok(Self::Origin(text.parse()?))
+            text.parse().map(Self::Origin).map_err(|error: ParseError| chain(&error))
         } else {
             Err(missing())
         }
@@ -99,7 +91,7 @@ mod tests {
     use super::*;
 
     fn place(text: &str) -> Result<CatalogLocation, String> {
-        CatalogLocation::new(text.as_ref()).map_err(|error| error.to_string())
+        CatalogLocation::new(text.as_ref())
     }
 
     #[test]

@@ -2,8 +2,6 @@
 
 use std::env;
 use std::fs::File;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +13,13 @@ use rukpak_crds::olm::ClusterCatalog;
 use rukpak_source::Egress;
 use rukpak_source::http::FetcherOptions;
 
-use super::location::{self, CatalogLocation};
+use super::location::CatalogLocation;
 use super::served;
 use crate::args::CatalogArgs;
 use crate::cluster::Cluster;
-use crate::registries::{self, Registries};
+use crate::failure::Failure;
+use crate::output::chain;
+use crate::registries::Registries;
 
 /// How long a running catalog may say nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,36 +41,10 @@ pub(super) enum Scope<'a> {
     Package(&'a str),
 }
 
-/// Why there is no catalog. Print the whole chain.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    /// The text names none.
-    #[error(transparent)]
-    Location(#[from] location::Error),
-    /// No registry can be asked.
-    #[error(transparent)]
-    Registries(#[from] registries::Error),
-    /// It cannot be loaded.
-    #[error("{place}")]
-    Load { place: String, source: Box<origin::Error> },
-    /// A single file cannot be read.
-    #[error("read {path}")]
-    File { path: String, source: io::Error },
-    /// A single file is no catalog.
-    #[error(transparent)]
-    Read(#[from] read::Error),
-    /// The cluster gives none.
-    #[error(transparent)]
-    Served(#[from] served::Error),
-    /// A running catalog gives none.
-    #[error(transparent)]
-    Grpc(#[from] registry::Error),
-}
-
 impl Opened {
-    /// Loads the catalog that the flags name.
-    pub(super) async fn new(arguments: &CatalogArgs, scope: Scope<'_>) -> Result<Self, Error> {
-        let place = place(arguments)?;
+    /// Loads the catalog that the flags name. Where that fails nothing was found out, whoever says no.
+    pub(super) async fn new(arguments: &CatalogArgs, scope: Scope<'_>) -> Result<Self, Failure> {
+        let place = CatalogLocation::new(&arguments.catalog).map_err(Failure::unknown)?;
         let mut from = place.to_string();
         let (catalog, client) = match &place {
             CatalogLocation::Origin(origin) => {
@@ -78,14 +52,18 @@ impl Opened {
                 from = name;
                 (catalog, None)
             }
-            CatalogLocation::File(path) => (read::catalog_of_stream(&from, &mut file(path)?, &origin::limits())?, None),
+            CatalogLocation::File(path) => {
+                let opened = File::open(path);
+                let opened = opened.map_err(|error| Failure::during(format!("read {}", path.display()), &error))?;
+                (of_documents(&from, opened)?, None)
+            }
             CatalogLocation::Cluster(name) => {
-                let mut documents = of_cluster(name, arguments).await?;
-                (read::catalog_of_stream(&from, &mut documents, &origin::limits())?, None)
+                let documents = of_cluster(name, arguments).await.map_err(Failure::undecided)?;
+                (of_documents(&from, documents)?, None)
             }
             CatalogLocation::Grpc(address) => {
-                let client = registry::Client::connect(address, PATIENCE).await?;
-                (ask(&client, scope).await?, Some(client))
+                let client = registry::Client::connect(address, PATIENCE).await.map_err(|error| unanswered(&error))?;
+                (ask(&client, scope).await.map_err(|error| unanswered(&error))?, Some(client))
             }
         };
         Ok(Self { catalog, from, client })
@@ -105,22 +83,22 @@ impl Opened {
     }
 }
 
-fn place(arguments: &CatalogArgs) -> Result<CatalogLocation, Error> {
-    Ok(CatalogLocation::new(&arguments.catalog)?)
+fn unanswered(error: &registry::Error) -> Failure {
+    Failure::unknown(chain(error))
 }
 
-fn file(path: &Path) -> Result<File, Error> {
-    File::open(path).map_err(|source| Error::File { path: path.display().to_string(), source })
+fn of_documents(from: &str, mut documents: File) -> Result<Catalog, Failure> {
+    read::catalog_of_stream(from, &mut documents, &origin::limits()).map_err(|error| Failure::unknown(chain(&error)))
 }
 
 /// The documents of a ClusterCatalog.
-async fn of_cluster(name: &str, arguments: &CatalogArgs) -> Result<File, Error> {
-    let cluster = Cluster::connect(&arguments.cluster).await.map_err(served::Error::from)?;
-    let catalog: ClusterCatalog = cluster.get(name).await.map_err(served::Error::from)?;
-    Ok(served::fetch(&cluster, &catalog, &arguments.server.system_namespace).await?)
+async fn of_cluster(name: &str, arguments: &CatalogArgs) -> Result<File, Failure> {
+    let cluster = Cluster::connect(&arguments.cluster).await?;
+    let catalog: ClusterCatalog = cluster.get(name).await?;
+    served::fetch(&cluster, &catalog, &arguments.server.system_namespace).await
 }
 
-async fn load(origin: &Origin, arguments: &CatalogArgs) -> Result<(Catalog, String), Error> {
+async fn load(origin: &Origin, arguments: &CatalogArgs) -> Result<(Catalog, String), Failure> {
     let mut registries = Registries::new(&arguments.trust, origin::limits())?;
     if let Origin::Image(image) = origin {
         registries.log_in_for(image).await;
@@ -133,22 +111,22 @@ async fn load(origin: &Origin, arguments: &CatalogArgs) -> Result<(Catalog, Stri
     }
 }
 
-fn loader(origin: &Origin, registries: &Registries) -> Result<Loader, Error> {
+fn loader(origin: &Origin, registries: &Registries) -> Result<Loader, Failure> {
     let mut options = FetcherOptions::new(env::temp_dir(), origin::limits());
     options.egress = Egress::anywhere();
     options.extra_ca_pem.clone_from(&registries.extra_ca_pem);
-    Loader::new(Arc::clone(&registries.puller), options).map_err(|source| failed(origin, source))
+    Loader::new(Arc::clone(&registries.puller), options).map_err(|error| failed(origin, &error))
 }
 
-fn answered<T>(origin: &Origin, registries: &Registries, answer: Result<T, origin::Error>) -> Result<T, Error> {
+fn answered<T>(origin: &Origin, registries: &Registries, answer: Result<T, origin::Error>) -> Result<T, Failure> {
     if answer.is_err() && matches!(origin, Origin::Image(_)) {
         registries.note_helpers();
     }
-    answer.map_err(|source| failed(origin, source))
+    answer.map_err(|error| failed(origin, &error))
 }
 
-fn failed(origin: &Origin, source: origin::Error) -> Error {
-    Error::Load { place: origin.to_string(), source: Box::new(source) }
+fn failed(origin: &Origin, error: &origin::Error) -> Failure {
+    Failure::during(origin, error)
 }
 
 /// What was pulled is named by its digest.
@@ -160,14 +138,15 @@ fn named(origin: &Origin, revision: &Revision) -> String {
     }
 }
 
-async fn ask(client: &registry::Client, scope: Scope<'_>) -> Result<Catalog, Error> {
+async fn ask(client: &registry::Client, scope: Scope<'_>) -> Result<Catalog, registry::Error> {
     let mut catalog = client.catalog().await?;
     let is_wanted = |name: &&String| match scope {
         Scope::All => true,
         Scope::Package(wanted) => name.as_str() == wanted,
     };
     let names: Vec<String> = catalog.packages.keys().filter(is_wanted).cloned().collect();
-    let asked = stream::iter(names).map(async |name| Ok::<_, Error>((client.package_details(&name).await?, name)));
+    let asked =
+        stream::iter(names).map(async |name| Ok::<_, registry::Error>((client.package_details(&name).await?, name)));
     let details: Vec<_> = asked.buffer_unordered(AT_ONCE).try_collect().await?;
     for (details, name) in details {
         if let Some(package) = catalog.packages.get_mut(&name) {

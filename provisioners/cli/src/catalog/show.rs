@@ -4,39 +4,21 @@ mod answer;
 mod dependencies;
 mod upgrades;
 
+use std::io::Write;
+
 use rukpak_catalog::check::{self, Refusal};
 use rukpak_catalog::choose::{self, Choice, Request};
-use rukpak_catalog::{Bundle, Package, Range, registry, version};
+use rukpak_catalog::{Bundle, Package, Range, registry};
 
 use self::answer::Answer;
 use self::upgrades::Start;
 use super::open::{Opened, Scope};
-use super::{failed, missing, package, warn_of_faults};
+use super::{missing, package, warn_of_faults};
 use crate::args::{AnswerForm, ShowArgs};
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::output::{chain, pretty, to_stdout};
 use crate::table::count;
-
-/// Why there is no bundle to show: the catalog was asked.
-#[derive(Debug, thiserror::Error)]
-enum No {
-    #[error(transparent)]
-    Choice(#[from] choose::Error),
-    /// Neither the name of a bundle nor a version.
-    #[error("package {package:?} has no bundle {text:?}, and it is no version")]
-    Bundle {
-        package: String,
-        text: String,
-        #[source]
-        source: version::Error,
-    },
-    /// It is not known what is installed.
-    #[error(transparent)]
-    From(#[from] upgrades::Error),
-    /// The channel does not hold the bundle.
-    #[error("bundle {bundle:?} is not in channel {channel:?}{}", .others)]
-    Channel { bundle: String, channel: String, others: String },
-}
 
 struct Selection<'a> {
     request: Request,
@@ -47,33 +29,25 @@ struct Selection<'a> {
     from: Option<Start>,
 }
 
-pub(super) async fn run(arguments: &ShowArgs) -> Exit {
-    let opened = match Opened::new(&arguments.place, Scope::Package(&arguments.package)).await {
-        Ok(opened) => opened,
-        Err(error) => return failed(&error),
-    };
+pub(super) async fn run(arguments: &ShowArgs) -> Result<Exit, Failure> {
+    let opened = Opened::new(&arguments.place, Scope::Package(&arguments.package)).await?;
     let package = match package(&opened, &arguments.package) {
         Ok(package) => package,
-        Err(why) => return refused(&opened, arguments, &why),
+        Err(why) => return Ok(refused(&opened, arguments, &why)),
     };
     warn_of_faults(package);
     let found = match found(package, arguments) {
         Ok(found) => found,
-        Err(error) => return refused(&opened, arguments, &chain(&error)),
+        Err(why) => return Ok(refused(&opened, arguments, &why)),
     };
-    match answer(&opened, package, arguments, found).await {
-        Ok(answer) => {
-            let exit = if answer.installable { Exit::Yes } else { Exit::No };
-            to_stdout(
-                |out| match arguments.output {
-                    AnswerForm::Text => answer.write(out),
-                    AnswerForm::Json => pretty(out, &answer),
-                },
-                exit,
-            )
-        }
-        Err(error) => failed(&error),
-    }
+    let answer = answer(&opened, package, arguments, found).await;
+    let answer = answer.map_err(|error| Failure::unknown(chain(&error)))?;
+    let exit = if answer.installable { Exit::Yes } else { Exit::No };
+    let write = |out: &mut dyn Write| match arguments.output {
+        AnswerForm::Text => answer.write(out),
+        AnswerForm::Json => pretty(out, &answer),
+    };
+    Ok(to_stdout(write, exit))
 }
 
 fn refused(opened: &Opened, arguments: &ShowArgs, why: &str) -> Exit {
@@ -84,7 +58,7 @@ fn refused(opened: &Opened, arguments: &ShowArgs, why: &str) -> Exit {
     }
 }
 
-fn found<'a>(package: &'a Package, arguments: &ShowArgs) -> Result<Selection<'a>, No> {
+fn found<'a>(package: &'a Package, arguments: &ShowArgs) -> Result<Selection<'a>, String> {
     let request = request(package, arguments)?;
     let (choice, why) = chosen(package, arguments, &request)?;
     let from = arguments.from.as_deref().map(|from| Start::new(package, from, arguments.from_version.as_ref()));
@@ -92,12 +66,10 @@ fn found<'a>(package: &'a Package, arguments: &ShowArgs) -> Result<Selection<'a>
 }
 
 /// What spec.package of a PlatformOperator asks for.
-fn request(package: &Package, arguments: &ShowArgs) -> Result<Request, No> {
+fn request(package: &Package, arguments: &ShowArgs) -> Result<Request, String> {
     let range = match &arguments.bundle {
-        Some(text) if !package.bundles.contains_key(text) => Some(Range::parse(text).map_err(|source| No::Bundle {
-            package: package.name.clone(),
-            text: text.clone(),
-            source,
+        Some(text) if !package.bundles.contains_key(text) => Some(Range::parse(text).map_err(|error| {
+            format!("package {:?} has no bundle {text:?}, and it is no version: {}", package.name, chain(&error))
         })?),
         _ => arguments.range.clone(),
     };
@@ -105,10 +77,10 @@ fn request(package: &Package, arguments: &ShowArgs) -> Result<Request, No> {
 }
 
 /// The bundle and why it is this one.
-fn chosen<'a>(package: &'a Package, arguments: &ShowArgs, request: &Request) -> Result<(Choice<'a>, String), No> {
+fn chosen<'a>(package: &'a Package, arguments: &ShowArgs, request: &Request) -> Result<(Choice<'a>, String), String> {
     let choice = choose::choose(package, request);
     let Some(bundle) = arguments.bundle.as_ref().and_then(|name| package.bundles.get(name)) else {
-        return Ok((choice?, reason(package, request)));
+        return choice.map(|choice| (choice, reason(package, request))).map_err(|error| chain(&error));
     };
     let named = named(package, bundle, request.channel.as_deref())?;
     let why = match &choice {
@@ -122,12 +94,11 @@ fn chosen<'a>(package: &'a Package, arguments: &ShowArgs, request: &Request) -> 
 }
 
 /// The bundle as if it had been chosen.
-fn named<'a>(package: &'a Package, bundle: &Bundle, channel: Option<&str>) -> Result<Choice<'a>, No> {
+fn named<'a>(package: &'a Package, bundle: &Bundle, channel: Option<&str>) -> Result<Choice<'a>, String> {
     let channels: Vec<&str> = package.channels_of(&bundle.name).map(|channel| channel.name.as_str()).collect();
-    let missing = |channel: &str| No::Channel {
-        bundle: bundle.name.clone(),
-        channel: channel.to_owned(),
-        others: if channels.is_empty() { String::new() } else { format!("; it is in {}", channels.join(", ")) },
+    let missing = |channel: &str| {
+        let others = if channels.is_empty() { String::new() } else { format!("; it is in {}", channels.join(", ")) };
+        format!("bundle {:?} is not in channel {channel:?}{others}", bundle.name)
     };
     match channel.filter(|channel| !channels.contains(channel)) {
         Some(channel) => Err(missing(channel)),

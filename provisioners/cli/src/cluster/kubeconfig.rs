@@ -17,32 +17,6 @@ pub(super) struct ClusterConfig {
     pub(super) name: String,
 }
 
-/// Why it is not known which cluster to ask. The texts of the causes are part of them: they name theirs already.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// There is no kubeconfig, and this is no Pod.
-    #[error(
-        "no cluster to ask: there is no kubeconfig ({tried}), and this is not a Pod of a cluster ({pod}); name a kubeconfig by \
-         --kubeconfig PATH or in $KUBECONFIG"
-    )]
-    Nothing {
-        /// Where it was looked for.
-        tried: String,
-        /// Why this is no Pod.
-        pod: String,
-    },
-    /// The kubeconfig is not there, or is none.
-    #[error("the kubeconfig {place} cannot be used: {problem}; name another by --kubeconfig PATH or in $KUBECONFIG")]
-    Unusable {
-        place: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// It has no such context.
-    #[error("the kubeconfig {place} {problem}; {known}")]
-    Context { place: String, problem: String, known: String },
-}
-
 /// Where a kubeconfig may be.
 enum Source {
     Flag(PathBuf),
@@ -51,15 +25,23 @@ enum Source {
 }
 
 /// Reads what says which cluster is meant. Nothing is sent.
-pub(super) async fn find(flags: &ClusterArgs) -> Result<ClusterConfig, Error> {
+///
+/// # Errors
+/// A sentence. The texts of the causes are part of it: they name theirs already.
+pub(super) async fn find(flags: &ClusterArgs) -> Result<ClusterConfig, String> {
     let source = Source::new(flags);
     let Some(kubeconfig) = source.read()? else {
         let tried = source.missing();
         // A Pod has one cluster, and its account no contexts.
         if flags.context.is_some() || flags.kubeconfig.is_some() {
-            return Err(Error::Unusable { place: source.to_string(), problem: tried });
+            return Err(unusable(&source, &tried));
         }
-        return pod().map_err(|pod| Error::Nothing { tried, pod });
+        return pod().map_err(|pod| {
+            format!(
+                "no cluster to ask: there is no kubeconfig ({tried}), and this is not a Pod of a cluster ({pod}); name a kubeconfig by \
+                 --kubeconfig PATH or in $KUBECONFIG"
+            )
+        });
     };
     // An empty kubeconfig in a Pod is as good as none. One that is broken is not: its cluster was meant.
     let is_empty = kubeconfig.contexts.is_empty() && kubeconfig.clusters.is_empty();
@@ -76,15 +58,14 @@ fn pod() -> Result<ClusterConfig, String> {
     Ok(ClusterConfig { config, name })
 }
 
-async fn of_context(kubeconfig: Kubeconfig, source: &Source, context: Option<&str>) -> Result<ClusterConfig, Error> {
-    let place = source.to_string();
+async fn of_context(kubeconfig: Kubeconfig, source: &Source, context: Option<&str>) -> Result<ClusterConfig, String> {
     let contexts: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
     let missing = |problem: String| {
         let known = match &contexts[..] {
             [] => "it has none at all".to_owned(),
             contexts => format!("choose one by --context: {}", contexts.join(", ")),
         };
-        Error::Context { place: place.clone(), problem, known }
+        format!("the kubeconfig {source} {problem}; {known}")
     };
     let current = kubeconfig.current_context.clone().filter(|name| !name.is_empty());
     let name = context.map(str::to_owned).or(current);
@@ -94,10 +75,10 @@ async fn of_context(kubeconfig: Kubeconfig, source: &Source, context: Option<&st
     }
     let options = KubeConfigOptions { context: Some(name.clone()), ..KubeConfigOptions::default() };
     let read = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    let mut config = read.map_err(|error| Error::Unusable { place: place.clone(), problem: error.to_string() })?;
+    let mut config = read.map_err(|error| unusable(source, &error.to_string()))?;
     heed_no_proxy(&mut config);
     config.apply_debug_overrides();
-    let name = format!("the API server {} of context {name:?} of the kubeconfig {place}", config.cluster_url);
+    let name = format!("the API server {} of context {name:?} of the kubeconfig {source}", config.cluster_url);
     Ok(ClusterConfig { config, name })
 }
 
@@ -134,7 +115,7 @@ impl Source {
     }
 
     /// `None` if there is no file.
-    fn read(&self) -> Result<Option<Kubeconfig>, Error> {
+    fn read(&self) -> Result<Option<Kubeconfig>, String> {
         let paths: Vec<PathBuf> = self.paths().into_iter().filter(|path| is_there(path)).collect();
         let merged = paths.iter().try_fold(None, |merged: Option<Kubeconfig>, path| {
             let next = Kubeconfig::read_from(path)?;
@@ -143,7 +124,8 @@ impl Source {
                 None => next,
             }))
         });
-        merged.map_err(|error| Error::Unusable { place: self.to_string(), problem: first_line(&error.to_string()) })
+        // Below the first line the parser shows lines of the file, which may hold credentials.
+        merged.map_err(|error| unusable(self, error.to_string().lines().next().unwrap_or_default()))
     }
 
     fn missing(&self) -> String {
@@ -156,9 +138,8 @@ impl Source {
     }
 }
 
-/// Below it the parser shows lines of the file, which may hold credentials.
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
+fn unusable(source: &Source, problem: &str) -> String {
+    format!("the kubeconfig {source} cannot be used: {problem}; name another by --kubeconfig PATH or in $KUBECONFIG")
 }
 
 /// What cannot be looked at is read, which tells why it cannot.

@@ -103,17 +103,12 @@ async fn content(
     catalog: &ClusterCatalog,
     system_namespace: &str,
 ) -> Result<Result<Catalog, Unasked>, Failure> {
-    match served::fetch(cluster, catalog, system_namespace).await {
-        Ok(mut documents) => {
-            let read = read::catalog_of_stream(&catalog.name_any(), &mut documents, &origin::limits());
-            read.map(Ok).map_err(|error| Failure::unknown(chain(&error)))
-        }
-        Err(error @ served::Error::NotServed(_)) => Ok(Err(Unasked::NotServed(error.to_string()))),
-        Err(error) => {
-            let text = chain(&error);
-            Err(if error.is_refusal() { Failure::no(text) } else { Failure::unknown(text) })
-        }
+    if let Err(why) = served::base_of(catalog) {
+        return Ok(Err(Unasked::NotServed(why)));
     }
+    let mut documents = served::fetch(cluster, catalog, system_namespace).await?;
+    let read = read::catalog_of_stream(&catalog.name_any(), &mut documents, &origin::limits());
+    read.map(Ok).map_err(|error| Failure::unknown(chain(&error)))
 }
 
 /// What is printed. Pure.

@@ -10,7 +10,8 @@ use rukpak_content::{Algorithm, Digest, Hasher, Tree as _};
 use rukpak_source::Stage;
 use serde_json::{Value, json};
 
-use super::{Descriptor, Error, MANIFEST, Manifest};
+use super::{Descriptor, MANIFEST, Manifest};
+use crate::failure::Failure;
 use crate::source::pack::append;
 
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -26,9 +27,8 @@ pub struct Image {
 }
 
 /// Makes the image of the files of a bundle.
-pub fn build(stage: &Stage, labels: &BTreeMap<String, String>) -> Result<Image, Error> {
-    let failed = |source| Error::File { what: "write", path: "a layer".to_owned(), source };
-    let (file, layer, unpacked) = layer(stage).map_err(failed)?;
+pub fn build(stage: &Stage, labels: &BTreeMap<String, String>) -> Result<Image, Failure> {
+    let (file, layer, unpacked) = layer(stage).map_err(|error| Failure::during("write a layer", &error))?;
     // No time and no host: two builds of the same files are the same image. A bundle runs nowhere; the platform is only named
     // because readers want one.
     let config = json!({

@@ -4,14 +4,15 @@ use oci_client::Reference;
 
 use super::layout::Layout;
 use super::remote::{Remote, pinned, short};
-use super::{Descriptor, Error, Manifest};
+use super::{Descriptor, Manifest, no_manifest};
+use crate::failure::Failure;
 use crate::progress::Progress;
 
 /// Indexes may hold indexes, but not without end.
 const DEPTH: usize = 4;
 
 /// Copies an image from a registry into a layout. Returns what its reference names; blobs that are there are not fetched again.
-pub async fn pull(remote: &Remote, image: &Reference, layout: &Layout) -> Result<Descriptor, Error> {
+pub async fn pull(remote: &Remote, image: &Reference, layout: &Layout) -> Result<Descriptor, Failure> {
     let manifest = remote.manifest(image).await?;
     let top = manifest.descriptor.clone();
     let mut open = vec![(manifest, 0)];
@@ -23,7 +24,7 @@ pub async fn pull(remote: &Remote, image: &Reference, layout: &Layout) -> Result
             } else if depth < DEPTH {
                 open.push((remote.manifest(&pinned(image, &child.digest)).await?, depth + 1));
             } else {
-                return Err(Error::Manifest(manifest.descriptor.digest, "indexes are nested too deeply"));
+                return Err(no_manifest(&manifest.descriptor.digest, "indexes are nested too deeply"));
             }
         }
         manifests.push(manifest);
@@ -33,7 +34,7 @@ pub async fn pull(remote: &Remote, image: &Reference, layout: &Layout) -> Result
     Ok(top)
 }
 
-async fn fetch(remote: &Remote, image: &Reference, blob: &Descriptor, layout: &Layout) -> Result<(), Error> {
+async fn fetch(remote: &Remote, image: &Reference, blob: &Descriptor, layout: &Layout) -> Result<(), Failure> {
     if layout.has(blob) {
         return Ok(());
     }
@@ -43,7 +44,7 @@ async fn fetch(remote: &Remote, image: &Reference, blob: &Descriptor, layout: &L
 }
 
 /// Copies an image from a layout to a registry, under the tag or the digest of `image`.
-pub async fn push(remote: &Remote, layout: &Layout, top: &Descriptor, image: &Reference) -> Result<(), Error> {
+pub async fn push(remote: &Remote, layout: &Layout, top: &Descriptor, image: &Reference) -> Result<(), Failure> {
     let mut open = vec![(layout.manifest(top)?, 0)];
     let mut manifests: Vec<Manifest> = Vec::new();
     while let Some((manifest, depth)) = open.pop() {
@@ -53,7 +54,7 @@ pub async fn push(remote: &Remote, layout: &Layout, top: &Descriptor, image: &Re
             } else if depth < DEPTH {
                 open.push((layout.manifest(child)?, depth + 1));
             } else {
-                return Err(Error::Manifest(manifest.descriptor.digest, "indexes are nested too deeply"));
+                return Err(no_manifest(&manifest.descriptor.digest, "indexes are nested too deeply"));
             }
         }
         manifests.push(manifest);

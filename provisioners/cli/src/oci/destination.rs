@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use oci_client::Reference;
+use oci_client::{ParseError, Reference};
 
-use super::Error;
+use crate::failure::Failure;
+use crate::output::chain;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Destination {
@@ -16,7 +17,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    pub fn read(text: &str) -> Result<Self, Error> {
+    pub fn read(text: &str) -> Result<Self, Failure> {
         // The name begins at the first colon: a path has none.
         let parts = |text: &str| match text.split_once(':') {
             Some((path, name)) => (path.into(), Some(name.to_owned()).filter(|name| !name.is_empty())),
@@ -34,8 +35,8 @@ impl Destination {
 }
 
 /// Reads the name of an image as Docker reads it.
-pub fn reference(text: &str) -> Result<Reference, Error> {
-    text.parse().map_err(|source| Error::Reference { reference: text.to_owned(), source })
+pub fn reference(text: &str) -> Result<Reference, Failure> {
+    text.parse().map_err(|error: ParseError| Failure::no(format!("{text:?} names no image: {}", chain(&error))))
 }
 
 #[cfg(test)]
@@ -51,7 +52,7 @@ mod tests {
         let registry = Destination::read("localhost:5000/a:v1").unwrap();
         assert_eq!(Destination::read("docker://localhost:5000/a:v1").unwrap(), registry);
         assert!(matches!(registry, Destination::Registry(reference) if reference.whole() == "localhost:5000/a:v1"));
-        let text = Destination::read("./folder").unwrap_err().to_string();
-        assert_eq!(text, "\"./folder\" names no image");
+        let text = Destination::read("./folder").unwrap_err().text;
+        assert!(text.starts_with("\"./folder\" names no image: "), "{text}");
     }
 }

@@ -10,7 +10,8 @@ use rukpak_content::{Digest, Hasher};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use super::{Descriptor, Error, INDEX, Manifest};
+use super::{Descriptor, INDEX, Manifest, check};
+use crate::failure::Failure;
 
 const VERSION_FILE: &str = "oci-layout";
 const INDEX_FILE: &str = "index.json";
@@ -48,12 +49,12 @@ impl Entry {
 
 impl Layout {
     /// Makes a layout in a folder that is not there or empty, or goes on with the one that is there.
-    pub fn create(folder: &Path) -> Result<Self, Error> {
+    pub fn create(folder: &Path) -> Result<Self, Failure> {
         let layout = Self { folder: folder.to_owned() };
         let is_layout = folder.join(VERSION_FILE).exists();
         let is_empty = fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
         if !is_layout && !is_empty {
-            return Err(Error::Layout(folder.display().to_string(), "the folder is not empty"));
+            return Err(no_layout(folder, "the folder is not empty"));
         }
         fs::create_dir_all(layout.blobs()).map_err(failed("write", folder))?;
         if !is_layout {
@@ -64,22 +65,22 @@ impl Layout {
         Ok(layout)
     }
 
-    pub fn open(folder: &Path) -> Result<Self, Error> {
+    pub fn open(folder: &Path) -> Result<Self, Failure> {
         if folder.join(VERSION_FILE).is_file() {
             return Ok(Self { folder: folder.to_owned() });
         }
-        Err(Error::Layout(folder.display().to_string(), "it has no file oci-layout"))
+        Err(no_layout(folder, "it has no file oci-layout"))
     }
 
     /// The images that it holds, in order.
-    pub fn entries(&self) -> Result<Vec<Entry>, Error> {
+    pub fn entries(&self) -> Result<Vec<Entry>, Failure> {
         let index = self.index()?;
         let entries: Option<_> = index["manifests"].as_array().into_iter().flatten().map(Entry::read).collect();
         entries.ok_or_else(|| self.no_index())
     }
 
     /// Adds an image, in place of one of the same name. What others say of theirs stays: platforms, annotations.
-    pub fn add(&self, entry: &Entry) -> Result<(), Error> {
+    pub fn add(&self, entry: &Entry) -> Result<(), Failure> {
         let mut index = self.index()?;
         let list = index["manifests"].as_array_mut().ok_or_else(|| self.no_index())?;
         list.retain(|old| match (&entry.name, Entry::read(old)) {
@@ -91,15 +92,15 @@ impl Layout {
         self.write(INDEX_FILE, index.to_string().as_bytes())
     }
 
-    fn index(&self) -> Result<Value, Error> {
+    fn index(&self) -> Result<Value, Failure> {
         let path = self.folder.join(INDEX_FILE);
         let bytes = fs::read(&path).map_err(failed("read", &path))?;
         let index: Option<Value> = serde_json::from_slice(&bytes).ok();
         index.filter(|index| index["manifests"].is_array()).ok_or_else(|| self.no_index())
     }
 
-    fn no_index(&self) -> Error {
-        Error::Layout(self.folder.display().to_string(), "index.json is no index")
+    fn no_index(&self) -> Failure {
+        no_layout(&self.folder, "index.json is no index")
     }
 
     pub fn path(&self, digest: &Digest) -> PathBuf {
@@ -112,14 +113,14 @@ impl Layout {
     }
 
     /// A manifest that it holds.
-    pub fn manifest(&self, blob: &Descriptor) -> Result<Manifest, Error> {
+    pub fn manifest(&self, blob: &Descriptor) -> Result<Manifest, Failure> {
         let path = self.path(&blob.digest);
         let bytes = fs::read(&path).map_err(failed("read", &path))?;
         check(&path.display().to_string(), Digest::sha256(&bytes), &blob.digest)?;
         Manifest::read(bytes, &blob.media_type)
     }
 
-    pub fn put_manifest(&self, manifest: &Manifest) -> Result<(), Error> {
+    pub fn put_manifest(&self, manifest: &Manifest) -> Result<(), Failure> {
         let mut file = self.spool()?;
         file.write_all(&manifest.bytes).map_err(failed("write", &self.folder))?;
         self.keep(file, &manifest.descriptor.digest)
@@ -131,15 +132,15 @@ impl Layout {
         blob: &Descriptor,
         parts: impl Stream<Item = io::Result<Bytes>> + Unpin,
         mut told: impl FnMut(usize),
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         let (mut parts, mut file) = (parts, self.spool()?);
         let (mut hasher, mut bytes) = (Hasher::new(blob.digest.algorithm()), 0);
         while let Some(part) = parts.next().await {
-            let part = part.map_err(failed("read", Path::new(&blob.digest.to_string())))?;
+            let part = part.map_err(|error| Failure::during(format!("read {}", blob.digest), &error))?;
             bytes += part.len() as u64;
             // Else a registry could fill the disk before the digest is known to be wrong.
             if bytes > blob.size_bytes {
-                return Err(Error::Size(blob.digest.clone(), blob.size_bytes));
+                return Err(wrong_size(blob));
             }
             hasher.update(&part);
             file.write_all(&part).map_err(failed("write", &self.folder))?;
@@ -147,13 +148,13 @@ impl Layout {
         }
         check("the blob that was sent", hasher.finish(), &blob.digest)?;
         if bytes != blob.size_bytes {
-            return Err(Error::Size(blob.digest.clone(), blob.size_bytes));
+            return Err(wrong_size(blob));
         }
         self.keep(file, &blob.digest)
     }
 
     /// Keeps a blob that is here already.
-    pub fn put_file(&self, blob: &Descriptor, from: &mut dyn Read) -> Result<(), Error> {
+    pub fn put_file(&self, blob: &Descriptor, from: &mut dyn Read) -> Result<(), Failure> {
         let mut file = self.spool()?;
         let mut bytes = Vec::new();
         // No larger than a bundle, which is held whole elsewhere, too.
@@ -164,46 +165,46 @@ impl Layout {
     }
 
     /// Opens a blob, which is read once to see that it is the one that its name says.
-    pub fn blob(&self, digest: &Digest) -> Result<File, Error> {
+    pub fn blob(&self, digest: &Digest) -> Result<File, Failure> {
         let path = self.path(digest);
-        let unreadable = || failed("read", &path);
-        let mut file = File::open(&path).map_err(unreadable())?;
+        let unreadable = failed("read", &path);
+        let mut file = File::open(&path).map_err(&unreadable)?;
         let (mut hasher, mut buffer) = (Hasher::new(digest.algorithm()), vec![0; BUFFER_BYTES]);
         loop {
-            match file.read(&mut buffer).map_err(unreadable())? {
+            match file.read(&mut buffer).map_err(&unreadable)? {
                 0 => break,
                 count => hasher.update(&buffer[..count]),
             }
         }
         check(&path.display().to_string(), hasher.finish(), digest)?;
-        io::Seek::rewind(&mut file).map_err(unreadable())?;
+        io::Seek::rewind(&mut file).map_err(&unreadable)?;
         Ok(file)
     }
 
     /// Writes it as a tar archive that is the same for the same blobs. A file that is there stays until the archive is whole.
-    pub fn archive(&self, file: &Path) -> Result<(), Error> {
-        let unwritable = || failed("write", file);
+    pub fn archive(&self, file: &Path) -> Result<(), Failure> {
+        let unwritable = failed("write", file);
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let whole = NamedTempFile::with_prefix_in(".part-", folder).map_err(unwritable())?;
+        let whole = NamedTempFile::with_prefix_in(".part-", folder).map_err(&unwritable)?;
         let mut builder = tar::Builder::new(whole);
         let mut names = vec![VERSION_FILE.to_owned(), INDEX_FILE.to_owned()];
         let mut blobs = Vec::new();
-        for entry in fs::read_dir(self.blobs()).map_err(unwritable())? {
-            blobs.push(format!("blobs/sha256/{}", entry.map_err(unwritable())?.file_name().to_string_lossy()));
+        for entry in fs::read_dir(self.blobs()).map_err(&unwritable)? {
+            blobs.push(format!("blobs/sha256/{}", entry.map_err(&unwritable)?.file_name().to_string_lossy()));
         }
         blobs.sort();
         names.append(&mut blobs);
         for name in names {
-            let mut body = File::open(self.folder.join(&name)).map_err(unwritable())?;
+            let mut body = File::open(self.folder.join(&name)).map_err(&unwritable)?;
             let mut header = tar::Header::new_ustar();
-            header.set_size(body.metadata().map_err(unwritable())?.len());
+            header.set_size(body.metadata().map_err(&unwritable)?.len());
             header.set_mode(0o644);
             header.set_mtime(0);
-            builder.append_data(&mut header, &name, &mut body).map_err(unwritable())?;
+            builder.append_data(&mut header, &name, &mut body).map_err(&unwritable)?;
         }
-        let whole = builder.into_inner().map_err(unwritable())?;
-        readable(whole.as_file()).map_err(unwritable())?;
-        whole.persist(file).map(drop).map_err(|error| unwritable()(error.error))
+        let whole = builder.into_inner().map_err(&unwritable)?;
+        readable(whole.as_file()).map_err(&unwritable)?;
+        whole.persist(file).map(drop).map_err(|error| unwritable(error.error))
     }
 
     fn blobs(&self) -> PathBuf {
@@ -211,11 +212,11 @@ impl Layout {
     }
 
     /// A file that becomes a blob; what is not finished is removed.
-    fn spool(&self) -> Result<NamedTempFile, Error> {
+    fn spool(&self) -> Result<NamedTempFile, Failure> {
         NamedTempFile::with_prefix_in(".part-", &self.folder).map_err(failed("write", &self.folder))
     }
 
-    fn keep(&self, file: NamedTempFile, digest: &Digest) -> Result<(), Error> {
+    fn keep(&self, file: NamedTempFile, digest: &Digest) -> Result<(), Failure> {
         let path = self.path(digest);
         let folder = path.parent().unwrap_or(&self.folder);
         fs::create_dir_all(folder).map_err(failed("write", folder))?;
@@ -223,7 +224,7 @@ impl Layout {
         file.persist(&path).map(drop).map_err(|error| failed("write", &path)(error.error))
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
         let mut file = self.spool()?;
         let path = self.folder.join(name);
         file.write_all(bytes).and_then(|()| readable(file.as_file())).map_err(failed("write", &path))?;
@@ -237,17 +238,17 @@ fn readable(file: &File) -> io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(0o644))
 }
 
-/// Refuses what is not as its digest says.
-pub fn check(what: &str, found: Digest, wanted: &Digest) -> Result<(), Error> {
-    if found == *wanted {
-        return Ok(());
-    }
-    Err(Error::Mismatch { what: what.to_owned(), found, wanted: wanted.clone() })
+fn no_layout(folder: &Path, why: &str) -> Failure {
+    Failure::unknown(format!("{} is no image layout: {why}", folder.display()))
 }
 
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-    let path = path.display().to_string();
-    move |source| Error::File { what, path, source }
+/// What came is longer or shorter than its descriptor says.
+fn wrong_size(Descriptor { digest, size_bytes, .. }: &Descriptor) -> Failure {
+    Failure::no(format!("blob {digest} has not the {size_bytes} bytes that its manifest says"))
+}
+
+fn failed(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Failure {
+    move |error: io::Error| Failure::during(format!("{what} {}", path.display()), &error)
 }
 
 #[cfg(test)]
@@ -261,7 +262,7 @@ mod tests {
         Descriptor { media_type: "x".to_owned(), digest, size_bytes: bytes.len() as u64 }
     }
 
-    async fn put(layout: &Layout, blob: &Descriptor, parts: &[&'static [u8]]) -> Result<(), Error> {
+    async fn put(layout: &Layout, blob: &Descriptor, parts: &[&'static [u8]]) -> Result<(), Failure> {
         let parts: Vec<io::Result<Bytes>> = parts.iter().map(|part| Ok(Bytes::from_static(part))).collect();
         layout.put_blob(blob, stream::iter(parts), |_| {}).await
     }
@@ -276,13 +277,13 @@ mod tests {
         layout.blob(&blob.digest).unwrap();
         let other = descriptor(b"other");
         let error = put(&layout, &other, &[b"wrong"]).await.unwrap_err();
-        assert!(matches!(error, Error::Mismatch { .. }) && !layout.has(&other), "{error}");
+        assert!(error.text.contains("has the digest") && !layout.has(&other), "{error:?}");
         let mut short = descriptor(b"long");
         short.size_bytes = 3;
         let error = put(&layout, &short, &[b"lo", b"ng"]).await.unwrap_err();
-        assert!(matches!(error, Error::Size(_, 3)) && !layout.path(&short.digest).exists(), "{error}");
+        assert!(error.text.contains("not the 3 bytes") && !layout.path(&short.digest).exists(), "{error:?}");
         fs::write(layout.path(&blob.digest), "changed").unwrap();
-        assert!(matches!(layout.blob(&blob.digest), Err(Error::Mismatch { .. })));
+        assert!(layout.blob(&blob.digest).unwrap_err().text.contains("has the digest"));
         let left: Vec<_> =
             fs::read_dir(folder.path().join("new")).unwrap().map(|one| one.unwrap().file_name()).collect();
         assert_eq!(left.len(), 3, "nothing half is left: {left:?}");
@@ -321,7 +322,8 @@ mod tests {
         assert!(Layout::create(folder.path()).is_ok(), "it goes on with what is there");
         let other = tempfile::tempdir().unwrap();
         fs::write(other.path().join("x"), "").unwrap();
-        assert!(matches!(Layout::create(other.path()), Err(Error::Layout(..))), "somebody's folder is not written to");
-        assert!(matches!(Layout::open(other.path()), Err(Error::Layout(..))));
+        for opened in [Layout::create(other.path()), Layout::open(other.path())] {
+            assert!(opened.unwrap_err().text.contains("is no image layout"), "somebody's folder is not written to");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! A registry, over which images are read and written: blobs come and go in parts, and are never held whole.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::time::Duration;
@@ -14,8 +15,9 @@ use oci_client::secrets::RegistryAuth;
 use oci_client::{Reference, RegistryOperation};
 use rukpak_content::{Digest, Limits};
 
-use super::{Descriptor, Error, MANIFESTS, Manifest};
+use super::{Descriptor, MANIFESTS, Manifest, check, no_manifest};
 use crate::args::TrustArgs;
+use crate::failure::Failure;
 use crate::output::to_stderr;
 use crate::progress::Progress;
 use crate::registries::Registries;
@@ -35,7 +37,7 @@ pub struct Remote {
 
 impl Remote {
     /// Reads certificates and logins. No network.
-    pub fn new(trust: &TrustArgs) -> Result<Self, Error> {
+    pub fn new(trust: &TrustArgs) -> Result<Self, Failure> {
         let registries = Registries::new(trust, Limits::default())?;
         let mut config = ClientConfig {
             protocol: ClientProtocol::HttpsExcept(trust.plain_http_registry.clone()),
@@ -51,12 +53,13 @@ impl Remote {
                 config.extra_root_certificates.push(Certificate { encoding: CertificateEncoding::Der, data: der });
             }
         }
-        let client = Client::try_from(config).map_err(|source| Error::Client(Box::new(source)))?;
+        let client =
+            Client::try_from(config).map_err(|error| Failure::during("set up the client for registries", &error))?;
         Ok(Self { client, registries })
     }
 
     /// Logs in where the repository of `image` is.
-    pub async fn log_in(&mut self, image: &Reference, is_written: bool) -> Result<(), Error> {
+    pub async fn log_in(&mut self, image: &Reference, is_written: bool) -> Result<(), Failure> {
         self.registries.log_in(image.registry()).await;
         let login = self.registries.credentials().login(image);
         let login = login.map_or(RegistryAuth::Anonymous, |(user, password)| {
@@ -68,23 +71,20 @@ impl Remote {
         if is_written && answer.is_ok() {
             let _ = self.client.auth(image, &login, RegistryOperation::Pull).await;
         }
-        answer.map(drop).map_err(|source| self.failed(format!("log in to {}", image.registry()), source))
+        answer.map(drop).map_err(|error| self.failed(format!("log in to {}", image.registry()), &error))
     }
 
     /// The manifest or index that a reference names.
-    pub async fn manifest(&self, image: &Reference) -> Result<Manifest, Error> {
+    pub async fn manifest(&self, image: &Reference) -> Result<Manifest, Failure> {
         let what = || format!("manifest of {}", image.whole());
         let found = self.client.pull_manifest_raw(image, &RegistryAuth::Anonymous, &MANIFESTS).await;
-        let (bytes, digest) = found.map_err(|source| self.failed(what(), source))?;
+        let (bytes, digest) = found.map_err(|error| self.failed(what(), &error))?;
         let manifest = Manifest::read(bytes.to_vec(), super::MANIFEST)?;
         if manifest.bytes.len() > MANIFEST_BYTES {
-            return Err(Error::Manifest(manifest.descriptor.digest, "it is too large"));
+            return Err(no_manifest(&manifest.descriptor.digest, "it is too large"));
         }
-        let wanted = image.digest().map_or(digest, str::to_owned);
-        let wanted: Digest = wanted.parse().map_err(|source| Error::Digest { text: wanted.clone(), source })?;
-        if manifest.descriptor.digest != wanted {
-            return Err(Error::Mismatch { what: what(), found: manifest.descriptor.digest, wanted });
-        }
+        let wanted = super::digest(image.digest().unwrap_or(&digest))?;
+        check(&what(), manifest.descriptor.digest.clone(), &wanted)?;
         Ok(manifest)
     }
 
@@ -93,44 +93,43 @@ impl Remote {
         &self,
         image: &Reference,
         blob: &Descriptor,
-    ) -> Result<BoxStream<'static, io::Result<bytes::Bytes>>, Error> {
+    ) -> Result<BoxStream<'static, io::Result<bytes::Bytes>>, Failure> {
         let descriptor = OciDescriptor {
             digest: blob.digest.to_string(),
             size: i64::try_from(blob.size_bytes).unwrap_or(i64::MAX),
             ..OciDescriptor::default()
         };
         let found = self.client.pull_blob_stream(image, &descriptor).await;
-        let found =
-            found.map_err(|source| self.failed(format!("blob {} of {}", blob.digest, image.whole()), source))?;
+        let found = found.map_err(|error| self.failed(format!("blob {} of {}", blob.digest, image.whole()), &error))?;
         Ok(found.stream.boxed())
     }
 
     /// Sends a blob, if the repository does not have it yet. Whether it was sent.
-    pub async fn put_blob(&self, image: &Reference, blob: &Descriptor, file: File) -> Result<bool, Error> {
+    pub async fn put_blob(&self, image: &Reference, blob: &Descriptor, file: File) -> Result<bool, Failure> {
         let digest = blob.digest.to_string();
         let what = || format!("send blob {digest} to {}/{}", image.registry(), image.repository());
-        if self.client.blob_exists(image, &digest).await.map_err(|source| self.failed(what(), source))? {
+        if self.client.blob_exists(image, &digest).await.map_err(|error| self.failed(what(), &error))? {
             return Ok(false);
         }
         let mut progress = Progress::start(format!("uploading {}", short(&blob.digest)), blob.size_bytes);
         let parts = tokio_util::io::ReaderStream::with_capacity(tokio::fs::File::from_std(file), PART_BYTES);
         let parts = parts.inspect_ok(move |part| progress.add(part.len())).map_err(OciDistributionError::IoError);
         let sent = self.client.push_blob_stream(image, parts, &digest, Some(blob.size_bytes)).await;
-        sent.map(|_| true).map_err(|source| self.failed(what(), source))
+        sent.map(|_| true).map_err(|error| self.failed(what(), &error))
     }
 
     /// Sends a manifest, by the tag or the digest of `image`.
-    pub async fn put_manifest(&self, image: &Reference, manifest: &Manifest) -> Result<(), Error> {
+    pub async fn put_manifest(&self, image: &Reference, manifest: &Manifest) -> Result<(), Failure> {
         let what = || format!("send manifest of {}", image.whole());
-        let fault = || Error::Manifest(manifest.descriptor.digest.clone(), "its media type is no text for a header");
+        let fault = || no_manifest(&manifest.descriptor.digest, "its media type is no text for a header");
         let media_type = HeaderValue::from_str(&manifest.descriptor.media_type).map_err(|_| fault())?;
         let sent = self.client.push_manifest_raw(image, manifest.bytes.clone(), media_type).await;
-        sent.map(drop).map_err(|source| self.failed(what(), source))
+        sent.map(drop).map_err(|error| self.failed(what(), &error))
     }
 
-    fn failed(&self, what: String, source: OciDistributionError) -> Error {
+    fn failed(&self, what: impl Display, error: &OciDistributionError) -> Failure {
         self.registries.note_helpers();
-        Error::Registry { what, source: Box::new(source) }
+        Failure::during(what, error)
     }
 }
 

@@ -34,7 +34,7 @@ use crate::diff::{Planned, Preview, preview};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::to_stdout;
-use crate::source::{self, remote};
+use crate::source::remote;
 use crate::table;
 
 /// What is asked for: a BundleDeployment as it is written, or as it would be made.
@@ -153,9 +153,8 @@ async fn answer(
     let Asked { what, deployment, dependencies, policy, notes } = asked;
     let (source, limits) = (&deployment.spec.template.spec.source, Limits::default());
     let content = match remote::read(source, &arguments.trust, &limits).await {
-        Err(error @ source::Error::Remote(_)) => {
-            let hint = format!("rukpakctl diff {} FOLDER", deployment.name_any());
-            return Err(Failure::from(error).hint(hint));
+        Err(remote::Error::Unfetched(failure)) => {
+            return Err(failure.hint(format!("rukpakctl diff {} FOLDER", deployment.name_any())));
         }
         other => other?,
     };

@@ -5,9 +5,10 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use rukpak_source::image::{Credentials, PullSecretError};
+use rukpak_source::image::Credentials;
 
 use super::helper::Helpers;
+use crate::failure::Failure;
 
 /// What the configuration file of Docker holds.
 #[derive(Debug, Default)]
@@ -17,28 +18,17 @@ pub(super) struct Logins {
     pub(super) helpers: Helpers,
 }
 
-/// Why there are no logins. A missing file is no error.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The file cannot be read.
-    #[error("{path}")]
-    Read { path: String, source: io::Error },
-    /// The file is not what Docker writes.
-    #[error("{path}")]
-    Content { path: String, source: PullSecretError },
-}
-
-/// Reads `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
-pub(super) fn read() -> Result<Logins, Error> {
+/// Reads `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`. A missing file is no error.
+pub(super) fn read() -> Result<Logins, Failure> {
     let Some(path) = file() else { return Ok(Logins::default()) };
-    let shown = path.display().to_string();
+    let what = || format!("read logins for registries: {}", path.display());
     let json = match fs::read(&path) {
         Ok(json) => json,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Logins::default()),
-        Err(source) => return Err(Error::Read { path: shown, source }),
+        Err(error) => return Err(Failure::during(what(), &error)),
     };
-    let credentials =
-        Credentials::from_docker_config_json(&json).map_err(|source| Error::Content { path: shown.clone(), source })?;
+    let credentials = Credentials::from_docker_config_json(&json);
+    let credentials = credentials.map_err(|error| Failure::during(what(), &error))?;
     let helpers = serde_json::from_slice(&json).unwrap_or_default();
     Ok(Logins { credentials, helpers })
 }

@@ -5,31 +5,14 @@ use rukpak_crds::{BundleDeployment, BundleSource};
 use rukpak_plan::owner::controller;
 use serde_json::{Map, Value, json};
 
+use crate::failure::Failure;
+
 /// The source of what `run` makes.
 const UPLOAD: &str = "upload";
 const TYPE: &str = "type";
 
-/// Why a name cannot be used. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Its content comes from elsewhere.
-    #[error("bundledeployment {name:?} already exists with {what}, not {UPLOAD}: nothing was changed; {way_out}")]
-    Source { name: String, what: String, way_out: String },
-    /// Somebody else provides it.
-    #[error(
-        "bundledeployment {name:?} already exists with provisioner class {class:?}, not {asked:?}: nothing was changed; \
-         choose another name, or --bundle-deployment-provisioner-class={class}"
-    )]
-    Class {
-        name: String,
-        class: String,
-        /// The one that was asked for.
-        asked: String,
-    },
-}
-
 /// Whether uploads are what a BundleDeployment is for, and its class is `asked`.
-pub(super) fn check(existing: &BundleDeployment, asked: &str) -> Result<(), Error> {
+pub(super) fn check(existing: &BundleDeployment, asked: &str) -> Result<(), Failure> {
     let (name, source) = (existing.name_any(), &existing.spec.template.spec.source);
     let others = other_members(source);
     if source.type_ != UPLOAD || !others.is_empty() {
@@ -39,11 +22,16 @@ pub(super) fn check(existing: &BundleDeployment, asked: &str) -> Result<(), Erro
             format!("source {}", source.type_)
         };
         let way_out = way_out(existing, &others);
-        return Err(Error::Source { name, what, way_out });
+        return Err(Failure::no(format!(
+            "bundledeployment {name:?} already exists with {what}, not {UPLOAD}: nothing was changed; {way_out}"
+        )));
     }
     let class = &existing.spec.provisioner_class_name;
     if class != asked {
-        return Err(Error::Class { name, class: class.clone(), asked: asked.to_owned() });
+        return Err(Failure::no(format!(
+            "bundledeployment {name:?} already exists with provisioner class {class:?}, not {asked:?}: nothing was changed; \
+             choose another name, or --bundle-deployment-provisioner-class={class}"
+        )));
     }
     Ok(())
 }
@@ -86,18 +74,17 @@ mod tests {
         let image = json!({"ref": "h/r:v1"});
         let mine = existing(&json!({"type": "upload", "upload": {}}));
         assert!(check(&mine, "a").is_ok());
-        let other = check(&mine, "b").unwrap_err().to_string();
+        let other = check(&mine, "b").unwrap_err().text;
         assert!(other.contains("class \"a\", not \"b\"") && other.contains("--bundle-deployment-provisioner-class=a"));
-        let error = check(&existing(&json!({"type": "image", "image": image})), "a").unwrap_err().to_string();
+        let error = check(&existing(&json!({"type": "image", "image": image})), "a").unwrap_err().text;
         assert!(error.contains("\"pump\" already exists with source image, not upload"), "{error}");
         let patch = r#"'{"spec":{"template":{"spec":{"source":{"image":null,"type":"upload","upload":{}}}}}}'"#;
         assert!(error.ends_with(patch), "{error}");
         // What an earlier version made of it.
-        let both =
-            check(&existing(&json!({"type": "upload", "upload": {}, "image": image})), "a").unwrap_err().to_string();
+        let both = check(&existing(&json!({"type": "upload", "upload": {}, "image": image})), "a").unwrap_err().text;
         assert!(both.contains("with source image beside upload") && both.ends_with(patch), "{both}");
         let maps = existing(&json!({"type": "configMaps", "configMaps": []}));
-        assert!(check(&maps, "a").unwrap_err().to_string().contains(r#"{"configMaps":null,"#));
+        assert!(check(&maps, "a").unwrap_err().text.contains(r#"{"configMaps":null,"#));
     }
 
     #[test]
@@ -106,7 +93,7 @@ mod tests {
         let owner =
             json!({"apiVersion": "v1", "kind": "PlatformOperator", "name": "pumps", "uid": "1", "controller": true});
         packaged.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
-        let error = check(&packaged, "a").unwrap_err().to_string();
+        let error = check(&packaged, "a").unwrap_err().text;
         assert!(error.ends_with("it belongs to platformoperator \"pumps\": choose another name"), "{error}");
     }
 }

@@ -2,22 +2,20 @@
 
 use rukpak_content::Limits;
 use rukpak_source::Stage;
+use rukpak_source::image::Error;
 
-use super::Error;
-use crate::args::{SourceArgs, TrustArgs};
+use super::is_refusal;
+use crate::args::TrustArgs;
+use crate::failure::Failure;
+use crate::output::chain;
 use crate::registries::Registries;
 
-/// Pulls an image. Returns its reference by digest, and its files.
-pub(super) async fn stage(name: &str, arguments: &SourceArgs, limits: Limits) -> Result<(String, Stage), Error> {
-    pull(name, &arguments.trust, limits).await.map_err(|error| match error {
-        Error::Pull(source) => Error::Image { name: name.to_owned(), source },
-        error => error,
-    })
-}
-
-/// The same of what can be nothing but an image.
-pub(super) async fn pull(name: &str, trust: &TrustArgs, limits: Limits) -> Result<(String, Stage), Error> {
-    let failed = |source| Error::Pull(Box::new(source));
+/// Pulls an image. Returns its reference by digest, and its files. `why` stands before what is wrong with it.
+pub(super) async fn pull(name: &str, trust: &TrustArgs, limits: Limits, why: &str) -> Result<(String, Stage), Failure> {
+    let failed = |error: Error| {
+        let is_refused = matches!(&error, Error::Layer { source, .. } if is_refusal(source));
+        Failure::either(is_refused, format!("{why}{}", chain(&error)))
+    };
     let mut registries = Registries::new(trust, limits)?;
     registries.log_in_for(name).await;
     let (puller, credentials) = (&registries.puller, registries.credentials());

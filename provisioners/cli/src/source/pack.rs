@@ -9,7 +9,8 @@ use flate2::write::GzEncoder;
 use rukpak_content::{Algorithm, BundleTree, Digest, Hasher, Limits, Node, RelativePath, Tree as _};
 use rukpak_source::Stage;
 
-use super::{Content, Error, archive, content, folder};
+use super::{Content, archive, content, folder, unread};
+use crate::failure::Failure;
 use crate::format::{Detected, Format};
 
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -32,7 +33,7 @@ pub struct Packed {
 /// Packs all that is in the folder but `.git`. Blocks.
 ///
 /// What no cluster takes is refused here already; whether it is a bundle is for whoever sends it, or for the cluster, to say.
-pub fn pack(path: &Path, limits: &Limits) -> Result<Packed, Error> {
+pub fn pack(path: &Path, limits: &Limits) -> Result<Packed, Failure> {
     check_folder(path)?;
     let name = path.display().to_string();
     let mut remarks = Vec::new();
@@ -41,26 +42,28 @@ pub fn pack(path: &Path, limits: &Limits) -> Result<Packed, Error> {
 }
 
 /// Refuses what is no folder.
-pub fn check_folder(path: &Path) -> Result<(), Error> {
-    let name = || path.display().to_string();
+pub fn check_folder(path: &Path) -> Result<(), Failure> {
+    let name = path.display();
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(Error::NotAFolder(name())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::NoFolder(name())),
-        Err(source) => Err(Error::Read { path: name(), source }),
+        Ok(_) => Err(Failure::unknown(format!("{name}: not a directory"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Failure::unknown(format!("{name}: no such file or directory")))
+        }
+        Err(error) => Err(unread(name, &error)),
     }
 }
 
 /// Packs what is in an archive, or in a folder as [`pack`] does: the same files give the same bytes either way. Blocks.
-pub fn pack_any(path: &Path, limits: &Limits) -> Result<Packed, Error> {
+pub fn pack_any(path: &Path, limits: &Limits) -> Result<Packed, Failure> {
     if path.is_dir() {
         return pack(path, limits);
     }
     packed(&archive::stage(path, limits)?, path.display().to_string(), Vec::new(), limits)
 }
 
-fn packed(stage: &Stage, name: String, remarks: Vec<String>, limits: &Limits) -> Result<Packed, Error> {
-    let (file, size_bytes, digest) = written(stage).map_err(|source| Error::Read { path: name.clone(), source })?;
+fn packed(stage: &Stage, name: String, remarks: Vec<String>, limits: &Limits) -> Result<Packed, Failure> {
+    let (file, size_bytes, digest) = written(stage).map_err(|error| unread(&name, &error))?;
     let Content { tree, remarks, .. } = content(stage, name, remarks, limits)?;
     let detected = Format::detect(&tree, limits);
     Ok(Packed { file, size_bytes, digest, detected, tree, remarks })
@@ -113,6 +116,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::exit::Exit;
 
     fn names(mut packed: Packed) -> Vec<String> {
         let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&mut packed.file));
@@ -176,11 +180,11 @@ mod tests {
     #[test]
     fn only_a_folder_is_packed() {
         let folder = tempfile::tempdir().unwrap();
-        let missing = pack(&folder.path().join("none"), &Limits::default()).unwrap_err().to_string();
+        let missing = pack(&folder.path().join("none"), &Limits::default()).unwrap_err().text;
         assert!(missing.ends_with("none: no such file or directory"), "{missing}");
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = pack(&file, &Limits::default()).unwrap_err().to_string();
+        let error = pack(&file, &Limits::default()).unwrap_err().text;
         assert!(error.ends_with("file: not a directory"), "{error}");
     }
 
@@ -193,6 +197,6 @@ mod tests {
         assert_eq!(packed.remarks.len(), 1, "{:?}", packed.remarks);
         assert_eq!(names(packed), ["a"]);
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("c")).unwrap();
-        assert!(pack(folder.path(), &Limits::default()).unwrap_err().is_refusal());
+        assert!(pack(folder.path(), &Limits::default()).unwrap_err().exit == Exit::No);
     }
 }

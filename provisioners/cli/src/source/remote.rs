@@ -1,7 +1,6 @@
 //! A bundle from where a cluster would fetch it, fetched from here: with the logins and the network of this machine.
 
 use std::env;
-use std::io;
 
 use rukpak_content::{Limits, RelativePath};
 use rukpak_crds::BundleSource;
@@ -9,49 +8,60 @@ use rukpak_crds::source::{GitSource, HttpSource};
 use rukpak_source::git::{self, Reference, Request};
 use rukpak_source::{Egress, Stage, http};
 
-use super::{Content, Error, content, image};
+use super::{Content, content, image};
 use crate::args::TrustArgs;
+use crate::failure::Failure;
+use crate::output::chain;
 use crate::registries;
 
 /// The hidden subcommand in which this program reads a repository, as a child of itself. See `rukpak_source::git`.
 pub const GIT_CHILD: &str = "git-child";
 
-/// Why a repository or an archive is not to be had. Print the whole chain.
-#[derive(Debug, thiserror::Error)]
-pub enum RemoteError {
-    /// It takes a login that is in the cluster.
-    #[error("{0} needs the login in secret {1:?} of the cluster; fetch it yourself, and name the folder or archive")]
-    Login(String, String),
-    /// What the source says cannot be used from here.
-    #[error("a source of type {0:?} cannot be fetched from here; name its content as a folder or archive")]
-    Type(String),
-    /// The folder of the repository is none.
-    #[error("folder {0:?} of the repository")]
-    Folder(String, #[source] rukpak_content::PathError),
-    /// This program does not find itself.
-    #[error("start a process to read the repository in")]
-    Program(#[source] io::Error),
-    #[error(transparent)]
-    Git(#[from] git::Error),
-    #[error(transparent)]
-    Http(#[from] http::Error),
+/// Why there are no files.
+pub enum Error {
+    /// The repository or the archive is not to be had from here.
+    Unfetched(Failure),
+    /// An image is not to be had, what came is no bundle, or a flag names nothing.
+    Other(Failure),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from((Error::Unfetched(failure) | Error::Other(failure)): Error) -> Self {
+        failure
+    }
 }
 
 /// Fetches what a source names now.
 pub async fn read(source: &BundleSource, trust: &TrustArgs, limits: &Limits) -> Result<Content, Error> {
     let (from, stage) = match source {
-        BundleSource { image: Some(image), .. } => image::pull(&image.reference, trust, limits.clone()).await?,
+        BundleSource { image: Some(image), .. } => image::pull(&image.reference, trust, limits.clone(), "").await?,
         BundleSource { git: Some(git), .. } => repository(git, trust, limits).await?,
         BundleSource { http: Some(http), .. } => archive(http, trust, limits).await?,
-        other => return Err(RemoteError::Type(other.type_.clone()).into()),
+        BundleSource { type_, .. } => {
+            let text = format!(
+                "a source of type {type_:?} cannot be fetched from here; name its content as a folder or archive"
+            );
+            return Err(Error::Unfetched(Failure::unknown(text)));
+        }
     };
-    content(&stage, from, Vec::new(), limits)
+    Ok(content(&stage, from, Vec::new(), limits)?)
+}
+
+fn unfetched(error: &dyn std::error::Error) -> Error {
+    Error::Unfetched(Failure::unknown(chain(error)))
 }
 
 async fn repository(source: &GitSource, trust: &TrustArgs, limits: &Limits) -> Result<(String, Stage), Error> {
     check_login(&source.repository, source.auth.as_ref().and_then(|auth| auth.secret_name()))?;
     let options = git::FetcherOptions {
-        program: env::current_exe().map_err(RemoteError::Program)?,
+        program: env::current_exe()
+            .map_err(|error| Error::Unfetched(Failure::during("start a process to read the repository in", &error)))?,
         arguments: vec![GIT_CHILD.to_owned()],
         limits: limits.clone(),
         stage_dir: env::temp_dir(),
@@ -59,19 +69,21 @@ async fn repository(source: &GitSource, trust: &TrustArgs, limits: &Limits) -> R
         egress: Egress::anywhere(),
     };
     let fetcher = git::Fetcher::new(options);
-    let resolved = fetcher.resolve(request(source)?).await.map_err(RemoteError::from)?;
+    let resolved = fetcher.resolve(request(source)?).await.map_err(|error| unfetched(&error))?;
     let from = format!("{}@{}", source.repository, resolved.commit().as_str());
-    Ok((from, fetcher.fetch(resolved).await.map_err(RemoteError::from)?))
+    Ok((from, fetcher.fetch(resolved).await.map_err(|error| unfetched(&error))?))
 }
 
-fn request(source: &GitSource) -> Result<Request, RemoteError> {
+fn request(source: &GitSource) -> Result<Request, Error> {
     let reference = &source.reference;
     let branch = reference.branch.clone().map(Reference::Branch);
     let named = branch.or_else(|| reference.tag.clone().map(Reference::Tag));
     let folder = source.directory.as_deref().map(|folder| folder.trim_start_matches("./").trim_end_matches('/'));
     let folder = folder.filter(|folder| !folder.is_empty() && *folder != ".");
-    let directory =
-        folder.map(|folder| RelativePath::new(folder).map_err(|error| RemoteError::Folder(folder.to_owned(), error)));
+    let directory = folder.map(|folder| {
+        RelativePath::new(folder)
+            .map_err(|error| Error::Unfetched(Failure::during(format!("folder {folder:?} of the repository"), &error)))
+    });
     Ok(Request {
         repository: source.repository.clone(),
         reference: named
@@ -89,17 +101,17 @@ async fn archive(source: &HttpSource, trust: &TrustArgs, limits: &Limits) -> Res
     let mut options = http::FetcherOptions::new(env::temp_dir(), limits.clone());
     options.extra_ca_pem = registries::extra_ca(trust)?.map(String::into_bytes).unwrap_or_default();
     options.egress = Egress::anywhere();
-    let fetcher = http::Fetcher::new(options).map_err(RemoteError::from)?;
-    let request = http::Request::new(&source.url).map_err(RemoteError::from)?;
-    let download = fetcher.download(&request).await.map_err(RemoteError::from)?;
+    let fetcher = http::Fetcher::new(options).map_err(|error| unfetched(&error))?;
+    let request = http::Request::new(&source.url).map_err(|error| unfetched(&error))?;
+    let download = fetcher.download(&request).await.map_err(|error| unfetched(&error))?;
     let from = format!("{} ({})", source.url, download.digest());
-    Ok((from, fetcher.unpack(download).await.map_err(RemoteError::from)?))
+    Ok((from, fetcher.unpack(download).await.map_err(|error| unfetched(&error))?))
 }
 
 /// Secrets of the cluster are for the cluster: they are not read to send them from here.
-fn check_login(place: &str, secret: Option<&str>) -> Result<(), RemoteError> {
-    match secret {
-        Some(secret) => Err(RemoteError::Login(place.to_owned(), secret.to_owned())),
-        None => Ok(()),
-    }
+fn check_login(place: &str, secret: Option<&str>) -> Result<(), Error> {
+    let Some(secret) = secret else { return Ok(()) };
+    Err(Error::Unfetched(Failure::unknown(format!(
+        "{place} needs the login in secret {secret:?} of the cluster; fetch it yourself, and name the folder or archive"
+    ))))
 }

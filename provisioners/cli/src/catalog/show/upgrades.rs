@@ -17,14 +17,6 @@ pub(super) struct Start {
     version: Option<Version>,
 }
 
-/// Why it is not known what is installed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    /// Several bundles have that version.
-    #[error("--from {version}: several bundles of package {package:?} have this version, so name one of them: {names}")]
-    Several { version: String, package: String, names: String },
-}
-
 /// Where the graph leads.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -60,7 +52,7 @@ struct Step {
 
 impl Start {
     /// A bundle of the catalog by its name, or by its version; else one that is gone. A name comes before a version.
-    pub(super) fn new(package: &Package, text: &str, given: Option<&Version>) -> Result<Self, Error> {
+    pub(super) fn new(package: &Package, text: &str, given: Option<&Version>) -> Result<Self, String> {
         if let Some(bundle) = package.bundles.get(text) {
             return Ok(Self { name: text.to_owned(), version: given.cloned().or_else(|| bundle.version.clone()) });
         }
@@ -71,11 +63,14 @@ impl Start {
         match found[..] {
             [] => Ok(gone(Some(version))),
             [bundle] => Ok(Self { name: bundle.name.clone(), version: bundle.version.clone() }),
-            _ => Err(Error::Several {
-                version: text.to_owned(),
-                package: package.name.clone(),
-                names: found.iter().map(|bundle| bundle.name.as_str()).collect::<Vec<_>>().join(", "),
-            }),
+            _ => {
+                let names: Vec<&str> = found.iter().map(|bundle| bundle.name.as_str()).collect();
+                Err(format!(
+                    "--from {text}: several bundles of package {:?} have this version, so name one of them: {}",
+                    package.name,
+                    names.join(", ")
+                ))
+            }
         }
     }
 

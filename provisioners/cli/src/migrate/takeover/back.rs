@@ -22,8 +22,8 @@ use rukpak_plan::status::SUSPENDED;
 use serde_json::{Value, json};
 
 use super::super::{Done, release};
-use super::forward::{await_gone, remove, rewrite};
-use super::record::{Record, Reference, State};
+use super::forward::{await_gone, rewrite};
+use super::record::{Record, Reference, State, remove};
 use super::stay;
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::{Cluster, Dependents, owner_labels};

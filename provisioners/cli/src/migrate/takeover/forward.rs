@@ -19,10 +19,10 @@ use rukpak_crds::{BundleDeployment, ConditionStatus};
 use rukpak_plan::{Identity, Plan, owner};
 use serde_json::{Value, json};
 
-use super::super::{Done, hand, named};
+use super::super::{Done, hand};
 use super::marks::owners;
 use super::olm::CLEANUP;
-use super::record::{Left, Record, Reference, State};
+use super::record::{Left, Record, Reference, State, remove};
 use super::{stay, version};
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::{Cluster, Dependents, Error};
@@ -202,19 +202,6 @@ async fn leave(
 async fn go(cluster: &Cluster, object: &Reference, done: &mut Vec<Done>) -> Result<(), Failure> {
     let Some(identity) = object.identity(cluster).await? else { return Ok(()) };
     remove(cluster, &identity, &object.uid, done).await
-}
-
-/// Deletes the object of this UID, and notes that it was there.
-pub(super) async fn remove(
-    cluster: &Cluster,
-    identity: &Identity,
-    uid: &str,
-    done: &mut Vec<Done>,
-) -> Result<(), Failure> {
-    if cluster.delete_any(identity, uid, Dependents::Go).await? {
-        done.push(Done { object: named(identity), action: "deleted" });
-    }
-    Ok(())
 }
 
 /// Deletes the ClusterServiceVersion alone: whatever still names it as its owner stays.
