@@ -16,7 +16,7 @@ use tokio::process::Command;
 use crate::args::ValuesArgs;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::output::{chain, to_stderr};
+use crate::output::{chain, warn};
 
 /// What Helm prints the merged values as: a line with YAML in a JSON string, which Helm does not take for objects.
 const MERGED: &str = "values: ";
@@ -50,7 +50,6 @@ pub async fn render_for(
     (name, system_namespace): (&str, &str),
     config: Option<&Map<String, Value>>,
     rendering: &Rendering,
-    limits: &Limits,
 ) -> Result<BundleTree, Failure> {
     let values = helm::values(config).map_err(|error| Failure::no(chain(&error)))?;
     let capabilities =
@@ -61,7 +60,7 @@ pub async fn render_for(
         values,
         capabilities: Some(capabilities),
     };
-    render(tree, request, rendering.helm.clone(), limits)
+    render(tree, request, rendering.helm.clone())
         .await
         .map_err(|error| Failure::either(error.is_refusal(), chain(&error)))
 }
@@ -136,14 +135,11 @@ fn find(helm: Option<PathBuf>) -> Helm {
 pub async fn render(
     tree: &BundleTree,
     request: Request,
-    helm: Option<PathBuf>,
-    limits: &Limits,
+    program: Option<PathBuf>,
 ) -> Result<BundleTree, rukpak_helm::Error> {
-    let folder = rukpak_format::helm::chart_folder(tree);
-    let helm = find(helm);
-    let rendered = helm.turn().await?.render(tree.clone(), folder, request, &env::temp_dir(), limits).await?;
-    for line in rendered.warnings.lines() {
-        to_stderr(&format!("warning: {line}"));
-    }
-    Ok(rukpak_format::helm::rendering(rendered.manifest))
+    let folder = helm::chart_folder(tree);
+    let rendered =
+        find(program).turn().await?.render(tree.clone(), folder, request, &env::temp_dir(), &Limits::default()).await?;
+    warn(rendered.warnings.lines());
+    Ok(helm::rendering(rendered.manifest))
 }

@@ -38,15 +38,15 @@ async fn show(arguments: &ContentArgs) -> Result<Exit, Failure> {
     // Its host is a name that only the cluster knows.
     let parsed = Url::parse(&url).map_err(|_| Failure::unknown(format!("contentURL {url:?} is no URL")))?;
     let service = Service::connect(&cluster, &arguments.service).await?;
-    let limits = Limits::default();
-    let stage = unpack(service.fetch(parsed.path(), &limits).await?, &limits)?;
+    let stage = unpack(service.fetch(parsed.path()).await?)?;
     match &arguments.extract {
         Some(folder) => extract(&stage, folder).map(|()| Exit::Yes),
         None => list(&stage),
     }
 }
 
-pub(crate) fn unpack(file: File, limits: &Limits) -> Result<Stage, Failure> {
+pub(crate) fn unpack(file: File) -> Result<Stage, Failure> {
+    let limits = &Limits::default();
     let file = BufReader::with_capacity(64 * 1024, file);
     let mut archive = Decompressor::new(file, limits, 0, "content".to_owned()).map_err(|error| unread(&error))?;
     let stage = Stage::new_in(&std::env::temp_dir(), limits);
@@ -137,7 +137,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("new/one");
         let regular = tar::EntryType::Regular;
-        let stage = unpack(tar(&[("manifests/a.yaml", regular, "a: 1")]), &Limits::default()).unwrap();
+        let stage = unpack(tar(&[("manifests/a.yaml", regular, "a: 1")])).unwrap();
         check_empty(&target).unwrap();
         extract(&stage, &target).unwrap();
         let file = target.join("manifests/a.yaml");
@@ -151,7 +151,7 @@ mod tests {
             &[("manifests", tar::EntryType::Symlink, "/tmp"), ("manifests/a", regular, "x")],
             &[("a", tar::EntryType::Link, "/etc/passwd")],
         ] {
-            let refused = unpack(tar(evil), &Limits::default()).unwrap_err();
+            let refused = unpack(tar(evil)).unwrap_err();
             assert!(refused.text.starts_with("read the archive: "), "{evil:?}: {refused:?}");
         }
     }

@@ -21,7 +21,6 @@ mod target;
 use std::collections::BTreeSet;
 
 use kube::ResourceExt as _;
-use rukpak_content::Limits;
 use rukpak_crds::ApprovalPolicy;
 use rukpak_crds::BundleDeployment;
 use rukpak_plan::approval::{Action, Changes};
@@ -32,7 +31,6 @@ use serde_json::Value;
 
 use self::report::Report;
 use crate::args::{CertProvider, DiffArgs, ServiceArgs};
-use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -80,7 +78,6 @@ pub(crate) struct Planned<'a> {
     pub deployment: &'a BundleDeployment,
     pub content: Content,
     pub service: &'a ServiceArgs,
-    pub limits: Limits,
 }
 
 /// Looks at what an installation would do. Kinds that are `coming` count as served, as what is installed before brings them; those that the
@@ -90,16 +87,9 @@ pub(crate) async fn preview(
     planned: Planned<'_>,
     coming: &mut BTreeSet<(String, String)>,
 ) -> Result<Preview, Failure> {
-    let Planned { deployment, content, service, limits } = planned;
+    let Planned { deployment, content, service } = planned;
     let name = deployment.name_any();
-    let reader = Reader {
-        deployment: Some(deployment),
-        name: &name,
-        system_namespace: &service.system_namespace,
-        certificates: None,
-        rendering: Rendering::default(),
-        limits,
-    };
+    let reader = Reader::of(deployment, &service.system_namespace);
     let format = target::of_class(&deployment.spec.template.spec.provisioner_class_name)?;
     let mut target = target::planned(cluster, reader, service, (content, format), false).await?;
     let is_coming = |missing: &Missing| coming.contains(&(missing.kind.api_version.clone(), missing.kind.kind.clone()));

@@ -11,7 +11,7 @@ use rukpak_plain::{Few, Object};
 use crate::args::{RegistryArgs, SourceArgs};
 use crate::failure::Failure;
 use crate::finding::Finding;
-use crate::format::{Detected, Format};
+use crate::format::{self, Format};
 use crate::output::to_stderr;
 use crate::table::count;
 
@@ -43,7 +43,7 @@ impl Examined {
     pub fn refuse_findings(
         &self,
         from: &str,
-        detected: &Detected,
+        tree: &BundleTree,
         format: Format,
         consequence: &str,
     ) -> Result<(), Failure> {
@@ -54,7 +54,7 @@ impl Examined {
             to_stderr(&finding.text);
         }
         let count = count(self.findings.len(), "finding");
-        let flag = if detected.format == format { String::new() } else { format!("--format {format} ") };
+        let flag = if format::detect(tree).format == format { String::new() } else { format!("--format {format} ") };
         let text = format!("{from}: refused as a {format} bundle: {count}; {consequence}");
         let failure = Failure::no(text);
         // Without values, a chart that cannot be rendered may be valid.
@@ -72,20 +72,21 @@ pub async fn examine_with(
     purpose: Purpose<'_>,
     arguments: &SourceArgs,
 ) -> Result<Examined, Failure> {
-    let (limits, chart) = (Limits::default(), &arguments.chart);
+    let chart = &arguments.chart;
     let is_rendered = matches!(purpose, Purpose::Render(_)) || chart.values.is_given();
     if format == Format::Helm && is_rendered {
-        return Ok(finish(chart::examine(tree, chart, &limits).await?));
+        return Ok(finish(chart::examine(tree, chart).await?));
     }
-    Ok(examine(tree, format, purpose, &limits))
+    Ok(examine(tree, format, purpose))
 }
 
 /// Reads, validates and renders a bundle; a chart is only checked.
-pub fn examine(tree: &BundleTree, format: Format, purpose: Purpose<'_>, limits: &Limits) -> Examined {
+pub fn examine(tree: &BundleTree, format: Format, purpose: Purpose<'_>) -> Examined {
+    let limits = &Limits::default();
     finish(match format {
         Format::Plain => plain::examine(tree, limits),
         Format::Registry => registry::examine(tree, purpose, limits),
-        Format::Helm => chart::check(tree, limits),
+        Format::Helm => chart::check(tree),
     })
 }
 

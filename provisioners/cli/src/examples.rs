@@ -12,14 +12,13 @@ use rukpak_registry::Bundle;
 use serde_json::Value;
 
 use crate::args::{ExamplesArgs, ServiceArgs};
-use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::format::Format;
-use crate::output::{chain, to_stderr};
+use crate::format::{Format, asked_or_detected};
+use crate::output::{chain, to_stderr, warn};
 use crate::release::Reader;
-use crate::render::{self, detect};
+use crate::render;
 use crate::service::Service;
 use crate::source::{self, Content};
 use crate::table::count;
@@ -37,20 +36,17 @@ struct Examples {
 }
 
 pub async fn run(arguments: &ExamplesArgs) -> Result<Exit, Failure> {
-    let limits = Limits::default();
     let (content, format) = if let Some(name) = deployment(arguments) {
         let cluster = Cluster::connect(&arguments.cluster).await?;
-        installed(&cluster, name, &arguments.service, &limits).await?
+        installed(&cluster, name, &arguments.service).await?
     } else {
         let content = source::read(&arguments.source).await?;
-        let format = detect(&content, arguments.source.format, &limits).format;
+        let format = asked_or_detected(arguments.source.format, &content.tree).format;
         (content, format)
     };
     let refused = |problem: String| Failure::no(format!("{}: {problem}", content.from));
-    let examples = Examples::read(&content, format, &limits).map_err(refused)?;
-    for warning in content.remarks.iter().chain(&examples.warnings) {
-        to_stderr(&format!("warning: {warning}"));
-    }
+    let examples = Examples::read(&content, format).map_err(refused)?;
+    warn(content.remarks.iter().chain(&examples.warnings));
     let objects = examples.of_kind(arguments.kind.as_deref()).map_err(refused)?;
 
     to_stderr(&format!("{}: {}", content.from, count(objects.len(), "example")));
@@ -69,9 +65,8 @@ pub(crate) async fn of_deployment(
     name: &str,
     service: &ServiceArgs,
 ) -> Result<Vec<Object>, Failure> {
-    let limits = Limits::default();
-    let (content, format) = installed(cluster, name, service, &limits).await?;
-    let examples = Examples::read(&content, format, &limits).and_then(|examples| examples.of_kind(None));
+    let (content, format) = installed(cluster, name, service).await?;
+    let examples = Examples::read(&content, format).and_then(|examples| examples.of_kind(None));
     examples.map_err(|problem| Failure::no(format!("{}: {problem}", content.from)))
 }
 
@@ -83,44 +78,27 @@ fn deployment(arguments: &ExamplesArgs) -> Option<&str> {
 }
 
 /// Fetches the files of the Bundle that is installed.
-async fn installed(
-    cluster: &Cluster,
-    name: &str,
-    service: &ServiceArgs,
-    limits: &Limits,
-) -> Result<(Content, Format), Failure> {
+async fn installed(cluster: &Cluster, name: &str, service: &ServiceArgs) -> Result<(Content, Format), Failure> {
     let deployment = cluster.existing(name).await?;
-    let reader = Reader {
-        deployment: Some(&deployment),
-        name,
-        system_namespace: &service.system_namespace,
-        certificates: None,
-        rendering: Rendering::default(),
-        limits: limits.clone(),
-    };
+    let reader = Reader::of(&deployment, &service.system_namespace);
     let service = Service::connect(cluster, service).await?;
-    let (content, format) = reader.installed(cluster, &service).await?;
-    let format = match format {
-        rukpak_format::Format::Plain => Format::Plain,
-        rukpak_format::Format::Registry => Format::Registry,
-        rukpak_format::Format::Helm => Format::Helm,
-    };
-    Ok((content, format))
+    reader.installed(cluster, &service).await
 }
 
 impl Examples {
     /// Reads the examples of a bundle. Fails if its format has none, or it cannot be read.
-    fn read(content: &Content, format: Format, limits: &Limits) -> Result<Self, String> {
+    fn read(content: &Content, format: Format) -> Result<Self, String> {
         if format != Format::Registry {
             return Err("only registry+v1 bundles have examples".to_owned());
         }
-        let bundle = rukpak_registry::load(&content.tree, limits).map_err(|error| chain(&error))?;
-        Self::of(&bundle, limits)
+        let bundle = rukpak_registry::load(&content.tree, &Limits::default()).map_err(|error| chain(&error))?;
+        Self::of(&bundle)
     }
 
     /// Reads the annotations of the ClusterServiceVersion. Fails if one is not JSON, or too large as values.
-    fn of(bundle: &Bundle, limits: &Limits) -> Result<Self, String> {
-        let mut budget = Budget::new(limits);
+    fn of(bundle: &Bundle) -> Result<Self, String> {
+        let limits = Limits::default();
+        let mut budget = Budget::new(&limits);
         let mut found = Self::default();
         for annotation in [INITIAL, EXAMPLES] {
             let text = bundle.csv.metadata.annotations.get(annotation).map_or("", |text| text.trim());

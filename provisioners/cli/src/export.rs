@@ -5,7 +5,7 @@ mod images;
 
 use oci_client::Reference;
 use rukpak_catalog::choose::Request;
-use rukpak_content::{Digest, Limits};
+use rukpak_content::Digest;
 use serde::Serialize;
 
 use crate::args::{ExportArgs, ImageForm, ImportArgs, RegistryArgs};
@@ -13,13 +13,12 @@ use crate::catalog::choice::{self, Chosen};
 use crate::examine::{Purpose, examine_with};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::format::Format;
+use crate::format::{Format, asked_or_detected};
 use crate::oci::destination::reference;
 use crate::oci::layout::{Entry, Layout};
 use crate::oci::remote::{Remote, pinned, say};
 use crate::oci::{self, copy};
 use crate::output::{pretty, to_stderr, to_stdout};
-use crate::render::detect;
 use crate::source;
 use crate::table::{self, count};
 
@@ -62,24 +61,23 @@ async fn interruptible(work: impl Future<Output = Result<Exit, Failure>>, left: 
 }
 
 async fn export(arguments: &ExportArgs) -> Result<Exit, Failure> {
-    let limits = Limits::default();
     let chosen = chosen(arguments).await?;
     let content = match &chosen {
-        Some(chosen) => source::read_image(&chosen.image, &arguments.source.trust, &limits).await?,
+        Some(chosen) => source::read_image(&chosen.image, &arguments.source.trust).await?,
         None => source::read(&arguments.source).await?,
     };
-    let format = detect(&content, arguments.source.format, &limits).format;
+    let format = asked_or_detected(arguments.source.format, &content.tree).format;
     // The images of a chart are those that it names with its own values, unless others are given.
     let registry = RegistryArgs::default();
     let purpose = if format == Format::Helm { Purpose::Render(&registry) } else { Purpose::Validate };
     let examined = examine_with(&content.tree, format, purpose, &arguments.source).await?;
-    examined.refuse_findings(&content.from, &Format::detect(&content.tree, &limits), format, "nothing was exported")?;
+    examined.refuse_findings(&content.from, &content.tree, format, "nothing was exported")?;
     // What lies on this machine is no image yet. What was examined is copied, wherever its tag points by now.
     let called = chosen
         .as_ref()
         .map_or_else(|| arguments.source.bundle.to_string_lossy().into_owned(), |chosen| chosen.image.clone());
     let own = content.image.as_ref().map(|image| (called, image.clone()));
-    let named = images::named_by(&examined.objects).into_iter().chain(images::related(&content.tree, &limits));
+    let named = images::named_by(&examined.objects).into_iter().chain(images::related(&content.tree));
     let named = named.chain(arguments.image.iter().cloned()).map(|name| (name.clone(), name));
     let layout = Layout::create(&arguments.layout)?;
     let mut remote = Remote::new(&arguments.source.trust)?;

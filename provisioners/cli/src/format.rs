@@ -1,9 +1,9 @@
 //! Which format a bundle has.
 
-use std::fmt;
-
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use rukpak_content::{BundleTree, Entry, Limits};
+use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN, CLASS_REGISTRY};
+pub use rukpak_format::Format;
 use rukpak_format::helm;
 use rukpak_plain::Budget;
 use rukpak_plain::manifests::FOLDER as MANIFESTS;
@@ -13,16 +13,14 @@ use rukpak_registry::metadata::Metadata;
 const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
 const METADATA: &str = "metadata";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// OLM's: manifests with a ClusterServiceVersion, and metadata
-    #[value(name = "registry+v1")]
-    Registry,
-    #[value(name = "plain+v0")]
-    Plain,
-    /// A chart, which Helm renders
-    #[value(name = "helm+v3")]
-    Helm,
+/// Reads the name of a format.
+pub fn parser() -> impl TypedValueParser<Value = Format> {
+    let names = [
+        PossibleValue::new("registry+v1").help("OLM's: manifests with a ClusterServiceVersion, and metadata"),
+        PossibleValue::new("plain+v0"),
+        PossibleValue::new("helm+v3").help("A chart, which Helm renders"),
+    ];
+    PossibleValuesParser::new(names).try_map(|name| Format::read(&name).ok_or("there is no such format"))
 }
 
 /// A format and how it was found out.
@@ -33,37 +31,41 @@ pub struct Detected {
     pub why: String,
 }
 
-impl Format {
-    /// The format of a tree: helm+v3 if it is a chart; else what its annotations say; without any, registry+v1 if there is a folder
-    /// `metadata`.
-    ///
-    /// A media type that is neither is taken for registry+v1, whose readers ignore it.
-    pub fn detect(tree: &BundleTree, limits: &Limits) -> Detected {
-        if let Some(chart) = chart(tree) {
-            return Detected { format: Self::Helm, why: format!("it has a {chart}") };
-        }
-        if !matches!(tree.get(METADATA), Some(Entry::Directory)) {
-            return Detected { format: Self::Plain, why: "it has no folder metadata".to_owned() };
-        }
-        let mut budget = Budget::new(limits);
-        let media_type =
-            Metadata::read(tree, &mut budget).ok().and_then(|metadata| metadata.annotations.get(MEDIA_TYPE).cloned());
-        let format = if media_type.as_deref() == Some("plain+v0") { Self::Plain } else { Self::Registry };
-        let why = match media_type {
-            Some(media_type) => format!("metadata/annotations.yaml says media type {media_type}"),
-            None => "it has a folder metadata".to_owned(),
-        };
-        Detected { format, why }
+/// The format of a tree: helm+v3 if it is a chart; else what its annotations say; without any, registry+v1 if there is a folder
+/// `metadata`.
+///
+/// A media type that is neither is taken for registry+v1, whose readers ignore it.
+pub fn detect(tree: &BundleTree) -> Detected {
+    if let Some(chart) = chart(tree) {
+        return Detected { format: Format::Helm, why: format!("it has a {chart}") };
+    }
+    if !matches!(tree.get(METADATA), Some(Entry::Directory)) {
+        return Detected { format: Format::Plain, why: "it has no folder metadata".to_owned() };
+    }
+    let metadata = Metadata::read(tree, &mut Budget::new(&Limits::default()));
+    let media_type = metadata.ok().and_then(|metadata| metadata.annotations.get(MEDIA_TYPE).cloned());
+    let format = if media_type.as_deref() == Some("plain+v0") { Format::Plain } else { Format::Registry };
+    let why = match media_type {
+        Some(media_type) => format!("metadata/annotations.yaml says media type {media_type}"),
+        None => "it has a folder metadata".to_owned(),
+    };
+    Detected { format, why }
+}
+
+/// The format that was asked for, else that of the tree.
+pub fn asked_or_detected(asked: Option<Format>, tree: &BundleTree) -> Detected {
+    match asked {
+        Some(format) => Detected { format, why: "--format says so".to_owned() },
+        None => detect(tree),
     }
 }
 
-impl fmt::Display for Format {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Registry => "registry+v1",
-            Self::Plain => "plain+v0",
-            Self::Helm => "helm+v3",
-        })
+/// The provisioner class of a format.
+pub fn class_of(format: Format) -> &'static str {
+    match format {
+        Format::Plain => CLASS_PLAIN,
+        Format::Registry => CLASS_REGISTRY,
+        Format::Helm => CLASS_HELM,
     }
 }
 
@@ -87,7 +89,7 @@ mod tests {
         for (path, text) in files {
             tree.add_file(RelativePath::new(path).unwrap(), false, Bytes::from_static(text.as_bytes()));
         }
-        Format::detect(&tree, &Limits::default()).format
+        super::detect(&tree).format
     }
 
     #[test]

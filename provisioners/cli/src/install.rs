@@ -6,7 +6,6 @@ pub(crate) mod given;
 pub(crate) mod patch;
 
 use kube::ResourceExt as _;
-use rukpak_content::Limits;
 use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN};
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSource, BundleSpec, BundleTemplate, TemplateMetadata};
 use rukpak_plan::owner::controller;
@@ -18,7 +17,8 @@ use crate::chart;
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::to_stderr;
+use crate::format::class_of;
+use crate::output::warn;
 use crate::run::stale;
 use crate::service::Service;
 use crate::source::pack::{self, Packed};
@@ -79,18 +79,16 @@ async fn asked(arguments: &InstallArgs) -> Result<Asked, Failure> {
     let values = chart::values(&arguments.values).await?;
     let path = match given::read(&arguments.source, &arguments.git, arguments.secret.as_deref())? {
         Given::Remote(source) => {
-            let class = arguments.format.map(|format| upload::class_of(format).to_owned());
+            let class = arguments.format.map(|format| class_of(format).to_owned());
             return Ok(Asked { source: *source, class, packed: None, values });
         }
         Given::Local(path) => path,
     };
-    let packed = pack::pack_any(&path, &Limits::default())?;
-    for remark in &packed.remarks {
-        to_stderr(&format!("warning: {remark}"));
-    }
-    let class = upload::class_of(arguments.format.unwrap_or(packed.detected.format));
+    let packed = pack::pack_any(&path)?;
+    warn(&packed.remarks);
+    let class = class_of(arguments.format.unwrap_or(packed.detected.format));
     if arguments.check.validate {
-        upload::validate(&packed, class, &path.display().to_string(), &Limits::default())?;
+        upload::validate(&packed, class, &path)?;
     }
     Ok(Asked { source: upload::source(), class: Some(class.to_owned()), packed: Some(packed), values })
 }

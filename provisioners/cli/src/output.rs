@@ -1,5 +1,6 @@
 //! stdout and stderr. Whoever reads them may stop reading: that ends the writing, not the process.
 
+use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 
 use crate::exit::Exit;
@@ -29,6 +30,13 @@ pub fn to_stdout_raw(write: impl FnOnce(&mut dyn Write) -> io::Result<()>, exit:
 pub fn to_stderr(text: &str) {
     // Nobody may be listening.
     let _ = writeln!(io::stderr(), "{}", rukpak_crds::condition::printable(text));
+}
+
+/// Says on stderr what somebody should know, a line each.
+pub fn warn(warnings: impl IntoIterator<Item = impl Display>) {
+    for warning in warnings {
+        to_stderr(&format!("warning: {warning}"));
+    }
 }
 
 /// Writes `\u001b` for the control character of that number, but for line ends and tabs; likewise all of C0, DEL and C1.

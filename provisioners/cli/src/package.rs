@@ -14,14 +14,14 @@ use crate::content::{check_empty, extract};
 use crate::examine::{Purpose, examine};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::format::Format;
+use crate::format::{Format, asked_or_detected};
 use crate::oci;
 use crate::oci::bundle::{self, Image};
 use crate::oci::destination::{self, Destination};
 use crate::oci::layout::{Entry, Layout};
 use crate::oci::remote::{Remote, pinned};
-use crate::output::{pretty, to_stderr, to_stdout};
-use crate::source::{self, Content};
+use crate::output::{pretty, to_stdout, warn};
+use crate::source;
 
 /// What the labels of bundle images begin with.
 const LABELS: &str = "operators.operatorframework.io.bundle.";
@@ -54,16 +54,15 @@ pub async fn run(arguments: &PackageArgs) -> Result<Exit, Failure> {
         let text = format!("{}: the digest of an image that is yet to be made is not known", arguments.image);
         return Err(Failure::unknown(text).hint("name a tag"));
     }
-    let limits = Limits::default();
-    let (content, stage) = source::read_staged(&arguments.folder, &limits)?;
-    for remark in &content.remarks {
-        to_stderr(&format!("warning: {remark}"));
-    }
-    let format = arguments.format.unwrap_or_else(|| Format::detect(&content.tree, &limits).format);
+    let (content, stage) = source::read_staged(&arguments.folder)?;
+    warn(&content.remarks);
+    let format = asked_or_detected(arguments.format, &content.tree).format;
     if arguments.check.validate {
-        validate(&content, format, &limits)?;
+        let examined = examine(&content.tree, format, Purpose::Validate);
+        warn(&examined.warnings);
+        examined.refuse_findings(&content.from, &content.tree, format, "no image was made")?;
     }
-    let mut labels = labels(&content.tree, format, &limits);
+    let mut labels = labels(&content.tree, format);
     labels.extend(arguments.label.iter().cloned());
     let image = bundle::build(&stage, &labels)?;
     let digest = image.manifest.descriptor.digest.clone();
@@ -82,17 +81,9 @@ pub async fn run(arguments: &PackageArgs) -> Result<Exit, Failure> {
     Ok(Packaged { image, digest, format: Some(format.to_string()) }.print(arguments.form))
 }
 
-fn validate(content: &Content, format: Format, limits: &Limits) -> Result<(), Failure> {
-    let examined = examine(&content.tree, format, Purpose::Validate, limits);
-    for warning in &examined.warnings {
-        to_stderr(&format!("warning: {warning}"));
-    }
-    examined.refuse_findings(&content.from, &Format::detect(&content.tree, limits), format, "no image was made")
-}
-
 /// What says of an image that it is a bundle: the annotations of its metadata, as `opm` makes labels of them; of a plain+v0 bundle,
 /// which has no metadata, its format and its folder.
-fn labels(tree: &BundleTree, format: Format, limits: &Limits) -> BTreeMap<String, String> {
+fn labels(tree: &BundleTree, format: Format) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::from([(format!("{LABELS}mediatype.v1"), format.to_string())]);
     if format != Format::Helm {
         labels.insert(format!("{LABELS}manifests.v1"), "manifests/".to_owned());
@@ -100,7 +91,7 @@ fn labels(tree: &BundleTree, format: Format, limits: &Limits) -> BTreeMap<String
     if format == Format::Registry {
         labels.insert(format!("{LABELS}metadata.v1"), "metadata/".to_owned());
     }
-    let metadata = Metadata::read(tree, &mut Budget::new(limits));
+    let metadata = Metadata::read(tree, &mut Budget::new(&Limits::default()));
     labels.extend(metadata.map(|metadata| metadata.annotations).unwrap_or_default());
     labels
 }
@@ -158,7 +149,7 @@ fn at(place: &Destination, digest: &Digest) -> String {
 pub async fn pull(arguments: &PullArgs) -> Result<Exit, Failure> {
     check_empty(&arguments.folder)?;
     destination::reference(&arguments.image)?;
-    let (image, stage) = source::pull(&arguments.image, &arguments.trust, &Limits::default()).await?;
+    let (image, stage) = source::pull(&arguments.image, &arguments.trust).await?;
     extract(&stage, &arguments.folder)?;
     let reference = destination::reference(&image)?;
     let digest = oci::digest(reference.digest().unwrap_or_default())?;

@@ -32,8 +32,19 @@ pub struct Reader<'a> {
     /// Who makes the certificates of webhooks.
     pub certificates: Option<CertProvider>,
     pub rendering: Rendering,
-    /// How much a bundle may hold.
-    pub limits: Limits,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads for a BundleDeployment as it is, by the settings of a controller without flags.
+    pub fn of(deployment: &'a BundleDeployment, system_namespace: &'a str) -> Self {
+        Self {
+            deployment: Some(deployment),
+            name: deployment.metadata.name.as_deref().unwrap_or_default(),
+            system_namespace,
+            certificates: None,
+            rendering: Rendering::default(),
+        }
+    }
 }
 
 impl Reader<'_> {
@@ -92,7 +103,7 @@ impl Reader<'_> {
         let chart = match format {
             Format::Helm => {
                 let release = (self.name, self.system_namespace);
-                Some(chart::render_for(cluster, tree, release, config.as_ref(), &self.rendering, &self.limits).await?)
+                Some(chart::render_for(cluster, tree, release, config.as_ref(), &self.rendering).await?)
             }
             Format::Plain | Format::Registry => None,
         };
@@ -114,7 +125,7 @@ impl Reader<'_> {
             proxy,
         };
         format
-            .render(chart.as_ref().unwrap_or(tree), &self.limits, &settings)
+            .render(chart.as_ref().unwrap_or(tree), &Limits::default(), &settings)
             .map_err(|error| Failure::no(chain(&error)))
     }
 
@@ -134,11 +145,11 @@ impl Reader<'_> {
         let class = &bundle.spec.provisioner_class_name;
         let format = Format::of_class(class).ok_or_else(|| foreign_class(class))?;
         let name = bundle.metadata.name.as_deref().unwrap_or_default();
-        let file = service.fetch_source(name, &self.limits).await?;
+        let file = service.fetch_source(name).await?;
         let unreadable =
             |failure: Failure| Failure::unknown(format!("read the content of bundle {name:?}: {}", failure.text));
-        let stage = unpack(file, &self.limits).map_err(unreadable)?;
-        let content = source::content(&stage, format!("bundle {name:?}"), Vec::new(), &self.limits);
+        let stage = unpack(file).map_err(unreadable)?;
+        let content = source::content(&stage, format!("bundle {name:?}"), Vec::new());
         content.map(|content| (content, format)).map_err(unreadable)
     }
 }

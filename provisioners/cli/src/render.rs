@@ -1,22 +1,20 @@
 //! `rukpakctl render`.
 
-use rukpak_content::Limits;
 use rukpak_plain::Object;
 
 use crate::args::{CertProvider, ObjectForm, RenderArgs};
 use crate::examine::{Purpose, examine_with};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::format::{Detected, Format};
-use crate::output::{documents, pretty, to_stderr, to_stdout, to_stdout_raw};
-use crate::source::{self, Content};
+use crate::format::{Detected, Format, asked_or_detected};
+use crate::output::{documents, pretty, to_stderr, to_stdout, to_stdout_raw, warn};
+use crate::source;
 use crate::table::count;
 
 /// Prints the objects that a bundle installs. A bundle that is refused gives none.
 pub async fn run(arguments: &RenderArgs) -> Result<Exit, Failure> {
     let content = source::read(&arguments.source).await?;
-    let limits = Limits::default();
-    let Detected { format, why } = detect(&content, arguments.source.format, &limits);
+    let Detected { format, why } = asked_or_detected(arguments.source.format, &content.tree);
     let flags = &arguments.registry;
     let unused = [
         ("--install-namespace", flags.install_namespace.is_some()),
@@ -30,11 +28,8 @@ pub async fn run(arguments: &RenderArgs) -> Result<Exit, Failure> {
         return Err(Failure::unknown(text));
     }
     let examined = examine_with(&content.tree, format, Purpose::Render(flags), &arguments.source).await?;
-    for warning in content.remarks.iter().chain(&examined.warnings) {
-        to_stderr(&format!("warning: {warning}"));
-    }
-    let detected = Format::detect(&content.tree, &limits);
-    examined.refuse_findings(&content.from, &detected, format, "nothing was rendered")?;
+    warn(content.remarks.iter().chain(&examined.warnings));
+    examined.refuse_findings(&content.from, &content.tree, format, "nothing was rendered")?;
     to_stderr(&format!("{}: {} of a {format} bundle ({why})", content.from, count(examined.objects.len(), "object")));
     let has_secrets =
         examined.objects.iter().any(|object| object.annotation(rukpak_registry::render::CA_ANNOTATION).is_some());
@@ -51,13 +46,5 @@ pub(crate) fn print(objects: &[Object], form: ObjectForm) -> Exit {
     match form {
         ObjectForm::Yaml => to_stdout_raw(|out| documents(out, objects), Exit::Yes),
         ObjectForm::Json => to_stdout(|out| pretty(out, &objects), Exit::Yes),
-    }
-}
-
-/// The format that was asked for, else that of the tree.
-pub(crate) fn detect(content: &Content, asked: Option<Format>, limits: &Limits) -> Detected {
-    match asked {
-        Some(format) => Detected { format, why: "--format says so".to_owned() },
-        None => Format::detect(&content.tree, limits),
     }
 }

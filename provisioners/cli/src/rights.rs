@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rukpak_content::Limits;
 use rukpak_crd_upgrade::Migration;
 use rukpak_crds::{Bundle, BundleDeployment, BundlePhase};
 use rukpak_plain::{Object, ObjectKey};
@@ -22,10 +21,9 @@ use crate::diff::crds;
 use crate::examine::{self, Purpose};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::format;
-use crate::output::{documents, pretty, to_stderr, to_stdout, to_stdout_raw};
+use crate::format::{Detected, asked_or_detected};
+use crate::output::{documents, pretty, to_stderr, to_stdout, to_stdout_raw, warn};
 use crate::release::Reader;
-use crate::render::detect;
 use crate::service::Service;
 use crate::source;
 use crate::table::count;
@@ -90,15 +88,11 @@ type Objects = Vec<(Identity, Value)>;
 
 async fn of_bundle(arguments: &RightsArgs) -> Result<Objects, Failure> {
     let content = source::read(&arguments.source).await?;
-    let limits = Limits::default();
-    let format::Detected { format, why } = detect(&content, arguments.source.format, &limits);
+    let Detected { format, why } = asked_or_detected(arguments.source.format, &content.tree);
     let examined =
         examine::examine_with(&content.tree, format, Purpose::Render(&arguments.registry), &arguments.source).await?;
-    for warning in content.remarks.iter().chain(&examined.warnings) {
-        to_stderr(&format!("warning: {warning}"));
-    }
-    let detected = format::Format::detect(&content.tree, &limits);
-    examined.refuse_findings(&content.from, &detected, format, "there is nothing to grant rights for")?;
+    warn(content.remarks.iter().chain(&examined.warnings));
+    examined.refuse_findings(&content.from, &content.tree, format, "there is nothing to grant rights for")?;
     to_stderr(&format!("{}: {} of a {format} bundle ({why})", content.from, count(examined.objects.len(), "object")));
     let mut kinds = Kinds { defined: defined(&examined.objects), cluster: None, arguments };
     let mut objects = Vec::with_capacity(examined.objects.len());
@@ -120,14 +114,10 @@ async fn of_deployment(
     arguments: &RightsArgs,
 ) -> Result<(Objects, Rights), Failure> {
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
-    let limits = Limits::default();
     let reader = Reader {
-        deployment: Some(deployment),
-        name,
-        system_namespace: &arguments.service.system_namespace,
         certificates: arguments.registry.cert_provider,
         rendering: Rendering { values: None, helm: arguments.source.chart.values.helm.clone() },
-        limits: limits.clone(),
+        ..Reader::of(deployment, &arguments.service.system_namespace)
     };
     let bundles: Vec<Bundle> = cluster.list(Some(&owner_labels(name))).await?;
     let unpacked: Vec<&Bundle> = bundles.iter().filter(|bundle| bundle.is_in(BundlePhase::Unpacked)).collect();

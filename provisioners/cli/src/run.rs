@@ -7,7 +7,6 @@ mod taken;
 use std::collections::BTreeMap;
 
 use kube::ResourceExt as _;
-use rukpak_content::Limits;
 use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN, CLASS_REGISTRY, ROLLBACK_TO};
 use rukpak_crds::{BundleDeployment, BundleDeploymentSpec, BundleSpec, BundleTemplate, TemplateMetadata};
 use serde_json::json;
@@ -17,7 +16,8 @@ use crate::chart;
 use crate::cluster::{self, Cluster};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{to_stderr, to_stdout};
+use crate::format::class_of;
+use crate::output::{to_stderr, to_stdout, warn};
 use crate::service::{Service, Uploaded};
 use crate::source::pack::{self, Packed};
 use crate::upload;
@@ -28,14 +28,12 @@ const ATTEMPTS: usize = 20;
 
 pub async fn run(arguments: &RunArgs) -> Result<Exit, Failure> {
     let name = &arguments.name;
-    let packed = pack::pack(&arguments.folder, &Limits::default())?;
-    for remark in &packed.remarks {
-        to_stderr(&format!("warning: {remark}"));
-    }
+    let packed = pack::pack(&arguments.folder)?;
+    warn(&packed.remarks);
     let values = chart::values(&arguments.values).await?;
     let class = bundle_class(arguments, &packed);
     if arguments.check.validate {
-        upload::validate(&packed, class, &arguments.folder.display().to_string(), &Limits::default())?;
+        upload::validate(&packed, class, &arguments.folder)?;
     }
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let service = Service::connect(&cluster, &arguments.service).await?;
@@ -89,7 +87,7 @@ async fn end_rollback(cluster: &Cluster, applied: BundleDeployment) -> Result<Bu
 
 /// The class that was asked for, else that of the format.
 fn bundle_class<'a>(arguments: &'a RunArgs, packed: &Packed) -> &'a str {
-    let of_format = upload::class_of(packed.detected.format);
+    let of_format = class_of(packed.detected.format);
     let class = arguments.bundle_provisioner_class.as_deref().unwrap_or(of_format);
     let what = format!("a {} bundle ({})", packed.detected.format, packed.detected.why);
     if class != of_format && [CLASS_PLAIN, CLASS_REGISTRY, CLASS_HELM].contains(&class) {

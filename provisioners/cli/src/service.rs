@@ -93,23 +93,23 @@ impl Service {
     }
 
     /// Fetches the files of a Bundle as they were unpacked, whatever its format.
-    pub async fn fetch_source(&self, bundle: &str, limits: &Limits) -> Result<File, Failure> {
+    pub async fn fetch_source(&self, bundle: &str) -> Result<File, Failure> {
         let mut url = self.url(&format!("/bundles/{bundle}.tgz"));
         url.set_query(Some("form=source"));
-        self.fetch_url(url, limits).await
+        self.fetch_url(url).await
     }
 
     /// Fetches what is at a path of the service, to a file without a name that stands at its beginning.
-    pub async fn fetch(&self, path: &str, limits: &Limits) -> Result<File, Failure> {
-        self.fetch_url(self.url(path), limits).await
+    pub async fn fetch(&self, path: &str) -> Result<File, Failure> {
+        self.fetch_url(self.url(path)).await
     }
 
-    async fn fetch_url(&self, url: Url, limits: &Limits) -> Result<File, Failure> {
+    async fn fetch_url(&self, url: Url) -> Result<File, Failure> {
         let answer = self.send(self.http.get(url.clone())).await.map_err(sent(Method::GET, &url))?;
         if answer.status() != StatusCode::OK {
             return Err(refused(answer).await);
         }
-        keep(answer, limits, url.path(), sent(Method::GET, &url)).await
+        keep(answer, &Limits::default(), url.path(), sent(Method::GET, &url)).await
     }
 
     fn url(&self, path: &str) -> Url {

@@ -57,22 +57,21 @@ fn unread(path: impl Display, error: &io::Error) -> Failure {
 
 /// Reads the bundle that the flags name. A path that exists wins over an image.
 pub async fn read(arguments: &SourceArgs) -> Result<Content, Failure> {
-    let limits = Limits::default();
     let path = PathBuf::from(&arguments.bundle);
     let name = path.display().to_string();
     let mut remarks = Vec::new();
     let stage = match std::fs::metadata(&path) {
-        Ok(metadata) if metadata.is_dir() => folder::stage(&path, &limits, &mut remarks)?,
-        Ok(_) => archive::stage(&path, &limits)?,
+        Ok(metadata) if metadata.is_dir() => folder::stage(&path, &mut remarks)?,
+        Ok(_) => archive::stage(&path)?,
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unread(&name, &error)),
         Err(_) => {
             let reference = reference(&arguments.bundle)?;
             let why = format!("{reference}: there is no file or folder of this name, so it was taken for an image: ");
-            let (from, stage) = image::pull(reference, &arguments.trust, limits.clone(), &why).await?;
-            return content_of_image(&stage, from, &limits);
+            let (from, stage) = image::pull(reference, &arguments.trust, &why).await?;
+            return content_of_image(&stage, from);
         }
     };
-    content(&stage, name, remarks, &limits)
+    content(&stage, name, remarks)
 }
 
 /// The name as an image reference, unless it can only be meant as a path.
@@ -86,34 +85,34 @@ fn reference(name: &OsString) -> Result<&str, Failure> {
 }
 
 /// Reads a folder of this machine: what the formats look at, and the files that a bundle of it has.
-pub fn read_staged(folder: &Path, limits: &Limits) -> Result<(Content, Stage), Failure> {
+pub fn read_staged(folder: &Path) -> Result<(Content, Stage), Failure> {
     pack::check_folder(folder)?;
     let mut remarks = Vec::new();
-    let stage = folder::stage(folder, limits, &mut remarks)?;
-    content(&stage, folder.display().to_string(), remarks, limits).map(|content| (content, stage))
+    let stage = folder::stage(folder, &mut remarks)?;
+    content(&stage, folder.display().to_string(), remarks).map(|content| (content, stage))
 }
 
 /// Pulls an image. Returns its reference by digest, and its files.
-pub async fn pull(image: &str, trust: &TrustArgs, limits: &Limits) -> Result<(String, Stage), Failure> {
-    image::pull(image, trust, limits.clone(), "").await
+pub async fn pull(image: &str, trust: &TrustArgs) -> Result<(String, Stage), Failure> {
+    image::pull(image, trust, "").await
 }
 
 /// Reads an image, also where a file of its name exists.
-pub async fn read_image(image: &str, trust: &TrustArgs, limits: &Limits) -> Result<Content, Failure> {
-    let (from, stage) = pull(image, trust, limits).await?;
-    content_of_image(&stage, from, limits)
+pub async fn read_image(image: &str, trust: &TrustArgs) -> Result<Content, Failure> {
+    let (from, stage) = pull(image, trust).await?;
+    content_of_image(&stage, from)
 }
 
-fn content_of_image(stage: &Stage, from: String, limits: &Limits) -> Result<Content, Failure> {
-    let content = content(stage, from, Vec::new(), limits)?;
+fn content_of_image(stage: &Stage, from: String) -> Result<Content, Failure> {
+    let content = content(stage, from, Vec::new())?;
     Ok(Content { image: Some(content.from.clone()), ..content })
 }
 
 /// Reads a folder or an archive of this machine.
-pub fn read_local(path: &Path, limits: &Limits) -> Result<Content, Failure> {
+pub fn read_local(path: &Path) -> Result<Content, Failure> {
     let mut remarks = Vec::new();
-    let stage = if path.is_dir() { folder::stage(path, limits, &mut remarks)? } else { archive::stage(path, limits)? };
-    content(&stage, path.display().to_string(), remarks, limits)
+    let stage = if path.is_dir() { folder::stage(path, &mut remarks)? } else { archive::stage(path)? };
+    content(&stage, path.display().to_string(), remarks)
 }
 
 /// Whether a name can only be meant as a path.
@@ -121,8 +120,8 @@ pub fn is_path(name: &str) -> bool {
     name.starts_with(['/', '.', '~']) || ARCHIVES.iter().any(|ending| name.ends_with(ending))
 }
 
-fn new_stage(name: &Path, limits: &Limits) -> Result<Stage, Failure> {
-    let stage = Stage::new_in(&env::temp_dir(), limits);
+fn new_stage(name: &Path) -> Result<Stage, Failure> {
+    let stage = Stage::new_in(&env::temp_dir(), &Limits::default());
     stage.map_err(|error| Failure::during(format!("set {} aside", name.display()), &error))
 }
 
@@ -147,16 +146,11 @@ fn is_chart(stage: &Stage) -> io::Result<bool> {
 }
 
 /// What the formats look at.
-pub(crate) fn content(
-    stage: &Stage,
-    from: String,
-    mut remarks: Vec<String>,
-    limits: &Limits,
-) -> Result<Content, Failure> {
+pub(crate) fn content(stage: &Stage, from: String, mut remarks: Vec<String>) -> Result<Content, Failure> {
     let is_chart = is_chart(stage).map_err(|error| unread(&from, &error))?;
     let is_content =
         |path: &RelativePath| is_chart || path.components().next().is_some_and(|first| CONTENT.contains(&first));
-    let tree = BundleTree::collect(stage, &is_content, limits);
+    let tree = BundleTree::collect(stage, &is_content, &Limits::default());
     let tree = tree.map_err(|error| {
         Failure::either(matches!(error, CollectError::Limit(_)), format!("{from}: {}", chain(&error)))
     })?;

@@ -1,10 +1,9 @@
 //! Content of this machine on its way to a cluster: looked at, then sent for the Bundle that the cluster makes of it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
-use rukpak_content::Limits;
-use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN, CLASS_REGISTRY};
 use rukpak_crds::source::UploadSource;
 use rukpak_crds::{BundleDeployment, BundleSource};
 
@@ -12,7 +11,7 @@ use crate::cluster::{AwaitedBundle, Cluster};
 use crate::examine::{Purpose, examine};
 use crate::failure::Failure;
 use crate::format::Format;
-use crate::output::to_stderr;
+use crate::output::warn;
 use crate::service::{Service, Uploaded};
 use crate::source::pack::Packed;
 
@@ -33,28 +32,12 @@ pub fn labels(name: &str, packed: &Packed) -> BTreeMap<String, String> {
     BTreeMap::from([("app".to_owned(), name.to_owned()), (DIGEST_LABEL.to_owned(), digest)])
 }
 
-/// The provisioner class of a format.
-pub fn class_of(format: Format) -> &'static str {
-    match format {
-        Format::Plain => CLASS_PLAIN,
-        Format::Registry => CLASS_REGISTRY,
-        Format::Helm => CLASS_HELM,
-    }
-}
-
 /// Refuses what the class would refuse, and says all of it. Of other classes than ours nothing is known.
-pub fn validate(packed: &Packed, class: &str, from: &str, limits: &Limits) -> Result<(), Failure> {
-    let format = match class {
-        CLASS_PLAIN => Format::Plain,
-        CLASS_REGISTRY => Format::Registry,
-        CLASS_HELM => Format::Helm,
-        _ => return Ok(()),
-    };
-    let examined = examine(&packed.tree, format, Purpose::Validate, limits);
-    for warning in &examined.warnings {
-        to_stderr(&format!("warning: {warning}"));
-    }
-    examined.refuse_findings(from, &Format::detect(&packed.tree, limits), format, "nothing was applied")
+pub fn validate(packed: &Packed, class: &str, from: &Path) -> Result<(), Failure> {
+    let Some(format) = Format::of_class(class) else { return Ok(()) };
+    let examined = examine(&packed.tree, format, Purpose::Validate);
+    warn(&examined.warnings);
+    examined.refuse_findings(&from.display().to_string(), &packed.tree, format, "nothing was applied")
 }
 
 /// Waits for the Bundle of a BundleDeployment as it was written, and sends its content. Returns its name.

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use rukpak_content::Limits;
 use serde::Serialize;
 
 use crate::args::{FindingForm, ValidateArgs};
@@ -10,9 +9,8 @@ use crate::examine::{Examined, Purpose, examine_with};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::finding::Finding;
-use crate::format::Detected;
-use crate::output::{pretty, to_stderr, to_stdout};
-use crate::render::detect;
+use crate::format::{Detected, asked_or_detected};
+use crate::output::{pretty, to_stderr, to_stdout, warn};
 use crate::source::{self, Content};
 use crate::table::count;
 
@@ -35,8 +33,7 @@ pub async fn run(arguments: &ValidateArgs) -> Result<Exit, Failure> {
         Err(failure) if failure.exit == Exit::No => return Ok(refused(arguments, failure.text)),
         read => read?,
     };
-    let limits = Limits::default();
-    let Detected { format, why } = detect(&content, arguments.source.format, &limits);
+    let Detected { format, why } = asked_or_detected(arguments.source.format, &content.tree);
     let Content { tree, from, remarks: mut warnings, image: _ } = content;
     let examined = examine_with(&tree, format, Purpose::Validate, &arguments.source).await?;
     let Examined { objects, findings, warnings: more } = examined;
@@ -66,9 +63,7 @@ fn refused(arguments: &ValidateArgs, why: String) -> Exit {
 
 fn print(form: FindingForm, report: &Report<'_>) -> Exit {
     if form == FindingForm::Text {
-        for warning in report.warnings {
-            to_stderr(&format!("warning: {warning}"));
-        }
+        warn(report.warnings);
     }
     let write = |out: &mut dyn Write| -> io::Result<()> {
         match form {

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 
 use super::{TrustArgs, ValuesArgs, namespace};
-use crate::format::Format;
+use crate::format::{self, Format};
 
 /// Flags of `render`.
 #[derive(Args, Debug)]
@@ -55,7 +55,7 @@ pub struct SourceArgs {
     /// registry.example.com/pump-operator:v1.0.0. What exists here wins over an image
     pub bundle: OsString,
     /// Format of the bundle [default: helm+v3 if it is a chart, registry+v1 if it has metadata/, else plain+v0]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = format::parser())]
     pub format: Option<Format>,
     #[command(flatten)]
     pub chart: ChartArgs,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::{CertProvider, ClusterArgs, GitArgs, OutputArgs, ServiceArgs, TrustArgs, ValuesArgs};
-use crate::format::Format;
+use crate::format::{self, Format};
 
 /// Flags of `diff`.
 #[derive(Args, Debug)]
@@ -18,7 +18,7 @@ pub struct DiffArgs {
     pub source: Option<OsString>,
     /// Format of the bundle [default: that of the content of a folder or archive; of anything else that it had before, or
     /// plain+v0]
-    #[arg(long, value_name = "FORMAT", requires = "source")]
+    #[arg(long, value_name = "FORMAT", requires = "source", value_parser = format::parser())]
     pub format: Option<Format>,
     /// Who makes the certificates of webhooks, as the controller is told [default: self]
     #[arg(long, value_name = "PROVIDER")]

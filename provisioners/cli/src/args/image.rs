@@ -8,7 +8,7 @@ use rukpak_catalog::Range;
 
 use super::{CatalogArgs, CatalogServerArgs, ClusterArgs, SourceArgs, TrustArgs};
 use crate::args::install::CheckArgs;
-use crate::format::Format;
+use crate::format::{self, Format};
 
 /// How images are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -29,7 +29,7 @@ pub struct PackageArgs {
     /// (oci-archive:FILE[:NAME]); NAME is what the image is called there
     pub image: String,
     /// Format of the bundle [default: helm+v3 if it is a chart, registry+v1 if it has metadata/, else plain+v0]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = format::parser())]
     pub format: Option<Format>,
     /// Label of the image, as KEY=VALUE, beside those of the format; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]

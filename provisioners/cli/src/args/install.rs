@@ -9,7 +9,7 @@ use rukpak_crds::names::CLASS_PLAIN;
 
 use super::wait::duration;
 use super::{ClusterArgs, OutputArgs, ServiceArgs, ValuesArgs, WaitArgs};
-use crate::format::Format;
+use crate::format::{self, Format};
 
 /// Flags of `install` and `upgrade`.
 #[derive(Args, Debug)]
@@ -22,7 +22,7 @@ pub struct InstallArgs {
     pub source: OsString,
     /// Format of the bundle [default: that of the content of a folder or archive; of anything else that it had before, or
     /// plain+v0]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = format::parser())]
     pub format: Option<Format>,
     #[command(flatten)]
     pub values: ValuesArgs,

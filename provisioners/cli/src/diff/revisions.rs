@@ -1,7 +1,6 @@
 //! What differs between two revisions: what was asked for, and the objects as they are rendered. The cluster is asked for the files alone.
 
 use kube::ResourceExt as _;
-use rukpak_content::Limits;
 use rukpak_crds::{Bundle, BundleDeployment, Revision};
 use rukpak_plan::Plan;
 use serde_json::Value;
@@ -9,7 +8,6 @@ use serde_json::Value;
 use super::fields;
 use super::report::{Action, Change, Report};
 use crate::args::{CertProvider, ServiceArgs};
-use crate::chart::Rendering;
 use crate::cluster::{self, Cluster};
 use crate::failure::Failure;
 use crate::release::Reader;
@@ -61,15 +59,8 @@ impl Files<'_> {
         })?;
         let mut deployment = self.deployment.clone();
         deployment.spec.config.clone_from(&revision.release.config);
-        let name = deployment.name_any();
-        let reader = Reader {
-            deployment: Some(&deployment),
-            name: &name,
-            system_namespace: &self.service.system_namespace,
-            certificates: self.certificates,
-            rendering: Rendering::default(),
-            limits: Limits::default(),
-        };
+        let certificates = self.certificates;
+        let reader = Reader { certificates, ..Reader::of(&deployment, &self.service.system_namespace) };
         let (content, format) = reader.of_bundle(service, &found).await?;
         reader.plan(self.cluster, &content.tree, format, true).await
     }

@@ -1,10 +1,8 @@
 //! What is compared with the cluster: the bundle that would be installed, or the one that is, as a plan.
 
-use rukpak_content::Limits;
 use rukpak_crd_upgrade::SAFE_UPGRADE_ANNOTATION;
 use rukpak_crds::names::CLASS_PLAIN;
 use rukpak_crds::{BundleDeployment, ContestedField, InventoryKind};
-use rukpak_format::Format;
 use rukpak_plan::hook::Event;
 use rukpak_plan::resolve::Why;
 use rukpak_plan::{Owner, Plan};
@@ -14,15 +12,14 @@ use crate::args::{DiffArgs, ServiceArgs};
 use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::format;
+use crate::format::{Format, asked_or_detected, class_of};
 use crate::install::given::{self, Given};
 use crate::install::patch::kept;
-use crate::output::to_stderr;
+use crate::output::{to_stderr, warn};
 use crate::release::{Reader, foreign_class};
 use crate::service::Service;
 use crate::source::{self, Content, remote};
 use crate::table::count;
-use crate::upload::class_of;
 
 /// What the cluster is compared with.
 pub(super) struct Target<'a> {
@@ -54,7 +51,6 @@ pub(super) async fn of<'a>(
         system_namespace: &arguments.service.system_namespace,
         certificates: arguments.cert_provider,
         rendering: Rendering::of(&arguments.values).await?,
-        limits: Limits::default(),
     };
     let (content, format) = if arguments.source.is_none() {
         if deployment.is_none() {
@@ -75,9 +71,7 @@ pub(super) async fn planned<'a>(
     (content, format): (Content, Format),
     is_drift: bool,
 ) -> Result<Target<'a>, Failure> {
-    for remark in &content.remarks {
-        to_stderr(&format!("warning: {remark}"));
-    }
+    warn(&content.remarks);
     let mut plan = reader.plan(cluster, &content.tree, format, is_drift).await?;
     to_stderr(&format!("{}: {} of a {format} bundle", content.from, count(plan.steps.len(), "object")));
     // What is installed has its own.
@@ -96,13 +90,12 @@ pub(super) async fn planned<'a>(
 
 /// The bundle that the flags name.
 async fn given(deployment: Option<&BundleDeployment>, arguments: &DiffArgs) -> Result<(Content, Format), Failure> {
-    let limits = Limits::default();
     let source = arguments.source.as_deref().unwrap_or_default();
     match given::read(source, &arguments.git, None)? {
         Given::Local(path) => {
-            let content = source::read_local(&path, &limits)?;
-            let format = arguments.format.unwrap_or_else(|| format::Format::detect(&content.tree, &limits).format);
-            Ok((content, of_class(class_of(format))?))
+            let content = source::read_local(&path)?;
+            let format = asked_or_detected(arguments.format, &content.tree).format;
+            Ok((content, format))
         }
         Given::Remote(source) => {
             let template = deployment.map(|deployment| &deployment.spec.template.spec);
@@ -110,7 +103,7 @@ async fn given(deployment: Option<&BundleDeployment>, arguments: &DiffArgs) -> R
             let class = class.or_else(|| template.map(|spec| spec.provisioner_class_name.as_str()));
             let format = of_class(class.unwrap_or(CLASS_PLAIN))?;
             let source = template.map_or_else(|| *source.clone(), |spec| kept(&spec.source, *source.clone()));
-            Ok((remote::read(&source, &arguments.trust, &limits).await?, format))
+            Ok((remote::read(&source, &arguments.trust).await?, format))
         }
     }
 }

@@ -15,8 +15,8 @@ use crate::output::chain;
 const NAMESPACE: &str = "rukpak-system";
 
 /// Whether it is a chart that can be installed with some values or other.
-pub(super) fn check(tree: &BundleTree, limits: &Limits) -> Examined {
-    match Format::Helm.check(tree, limits, false) {
+pub(super) fn check(tree: &BundleTree) -> Examined {
+    match Format::Helm.check(tree, &Limits::default(), false) {
         Ok(warnings) => Examined { warnings, ..Examined::default() },
         Err(error) => refused(&error),
     }
@@ -26,8 +26,8 @@ pub(super) fn check(tree: &BundleTree, limits: &Limits) -> Examined {
 ///
 /// # Errors
 /// There is no Helm here, or no file of values; or Helm refuses the flags with values.
-pub(super) async fn examine(tree: &BundleTree, arguments: &ChartArgs, limits: &Limits) -> Result<Examined, Failure> {
-    let checked = check(tree, limits);
+pub(super) async fn examine(tree: &BundleTree, arguments: &ChartArgs) -> Result<Examined, Failure> {
+    let checked = check(tree);
     if !checked.findings.is_empty() {
         return Ok(checked);
     }
@@ -42,14 +42,14 @@ pub(super) async fn examine(tree: &BundleTree, arguments: &ChartArgs, limits: &L
         values,
         capabilities: None,
     };
-    let rendered = match render(tree, request, arguments.values.helm.clone(), limits).await {
+    let rendered = match render(tree, request, arguments.values.helm.clone()).await {
         Ok(rendered) => rendered,
         Err(error) if error.is_refusal() => {
             return Ok(Examined { findings: vec![Finding::new("chart", chain(&error))], ..Examined::default() });
         }
         Err(error) => return Err(Failure::unknown(chain(&error))),
     };
-    Ok(match Format::Helm.render(&rendered, limits, &Settings::default()) {
+    Ok(match Format::Helm.render(&rendered, &Limits::default(), &Settings::default()) {
         Ok(rendered) => {
             let warnings = [checked.warnings, helm::never_run(&rendered.hooks)].concat();
             Examined { objects: [rendered.objects, rendered.hooks].concat(), warnings, ..Examined::default() }

@@ -43,7 +43,6 @@ use self::sorted::Sorted;
 use super::objects::Package;
 use super::{Done, print_done, print_objects, say_steps};
 use crate::args::{Kind, MigrateArgs};
-use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -197,24 +196,17 @@ async fn render(
     deployment: &BundleDeployment,
     csv: &str,
 ) -> Result<Plan, Failure> {
-    let limits = Limits::default();
     let image = deployment.spec.template.spec.source.image.as_ref().map_or("", |image| image.reference.as_str());
-    let content = source::read_image(image, &arguments.takeover.trust, &limits).await?;
-    let bundle = rukpak_registry::load(&content.tree, &limits)
+    let content = source::read_image(image, &arguments.takeover.trust).await?;
+    let bundle = rukpak_registry::load(&content.tree, &Limits::default())
         .map_err(|error| Failure::no(format!("{image}: {}", crate::output::chain(&error))))?;
     if bundle.csv.metadata.name != csv {
         let found = bundle.csv.metadata.name;
         return Err(Failure::no(format!("{image} is the bundle of {found:?}, and OLM has installed {csv:?}"))
             .hint("name the right one by --image"));
     }
-    let reader = Reader {
-        deployment: Some(deployment),
-        name: &deployment.name_any(),
-        system_namespace: &arguments.server.system_namespace,
-        certificates: arguments.takeover.cert_provider,
-        rendering: Rendering::default(),
-        limits,
-    };
+    let certificates = arguments.takeover.cert_provider;
+    let reader = Reader { certificates, ..Reader::of(deployment, &arguments.server.system_namespace) };
     reader.plan(cluster, &content.tree, Format::Registry, false).await
 }
 

@@ -15,7 +15,6 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use kube::ResourceExt as _;
-use rukpak_content::Limits;
 use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::plan::{ApprovalPolicy, PlanStatus, PlannedDependency};
 use rukpak_crds::{BundleDeployment, DependencyPolicy};
@@ -151,14 +150,13 @@ async fn answer(
     coming: &mut BTreeSet<(String, String)>,
 ) -> Result<Answer, Failure> {
     let Asked { what, deployment, dependencies, policy, notes } = asked;
-    let (source, limits) = (&deployment.spec.template.spec.source, Limits::default());
-    let content = match remote::read(source, &arguments.trust, &limits).await {
+    let content = match remote::read(&deployment.spec.template.spec.source, &arguments.trust).await {
         Err(remote::Error::Unfetched(failure)) => {
             return Err(failure.hint(format!("rukpakctl diff {} FOLDER", deployment.name_any())));
         }
         other => other?,
     };
-    let planned = Planned { deployment: &deployment, content, service: &arguments.service, limits };
+    let planned = Planned { deployment: &deployment, content, service: &arguments.service };
     let Preview { changes, why, mut obstacles, unknown, remarks } = preview(cluster, planned, coming).await?;
     let approval = deployment.spec.approval.unwrap_or_default();
     let is_changed = !changes.actions.is_empty();

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Seek as _, Write};
 use std::path::Path;
 
-use rukpak_content::Limits;
 use rukpak_format::helm;
 use rukpak_source::Stage;
 use rukpak_source::archive::{Dialect, read_tar};
@@ -17,23 +16,23 @@ const REPOSITORY: &str = ".git";
 
 /// Reads `manifests/` and `metadata/`, or the whole of a chart: packed as `tar` would pack them and unpacked as a cluster would, so that a folder and
 /// an archive of it are never judged differently.
-pub(super) fn stage(folder: &Path, limits: &Limits, remarks: &mut Vec<String>) -> Result<Stage, Failure> {
-    staged(folder, limits, |archive| {
+pub(super) fn stage(folder: &Path, remarks: &mut Vec<String>) -> Result<Stage, Failure> {
+    staged(folder, |archive| {
         if is_chart(folder)? { pack_whole(folder, archive, remarks) } else { pack(folder, archive, remarks) }
     })
 }
 
 /// Reads all that is in it but `.git`, by the same rules.
-pub(super) fn stage_whole(folder: &Path, limits: &Limits, remarks: &mut Vec<String>) -> Result<Stage, Failure> {
-    staged(folder, limits, |archive| pack_whole(folder, archive, remarks))
+pub(super) fn stage_whole(folder: &Path, remarks: &mut Vec<String>) -> Result<Stage, Failure> {
+    staged(folder, |archive| pack_whole(folder, archive, remarks))
 }
 
-fn staged(folder: &Path, limits: &Limits, pack: impl FnOnce(&File) -> io::Result<()>) -> Result<Stage, Failure> {
+fn staged(folder: &Path, pack: impl FnOnce(&File) -> io::Result<()>) -> Result<Stage, Failure> {
     let unreadable = |error: io::Error| unread(folder.display(), &error);
     let mut archive = tempfile::tempfile().map_err(unreadable)?;
     pack(&archive).map_err(unreadable)?;
     archive.rewind().map_err(unreadable)?;
-    let mut stage = new_stage(folder, limits)?;
+    let mut stage = new_stage(folder)?;
     read_tar(&mut BufReader::new(&mut archive), &mut stage, Dialect::Plain)
         .map_err(|error| refused(&folder.display().to_string(), &error))?;
     Ok(stage)

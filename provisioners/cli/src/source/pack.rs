@@ -6,12 +6,12 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rukpak_content::{Algorithm, BundleTree, Digest, Hasher, Limits, Node, RelativePath, Tree as _};
+use rukpak_content::{Algorithm, BundleTree, Digest, Hasher, Node, RelativePath, Tree as _};
 use rukpak_source::Stage;
 
 use super::{Content, archive, content, folder, unread};
 use crate::failure::Failure;
-use crate::format::{Detected, Format};
+use crate::format::{self, Detected};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -33,12 +33,12 @@ pub struct Packed {
 /// Packs all that is in the folder but `.git`. Blocks.
 ///
 /// What no cluster takes is refused here already; whether it is a bundle is for whoever sends it, or for the cluster, to say.
-pub fn pack(path: &Path, limits: &Limits) -> Result<Packed, Failure> {
+pub fn pack(path: &Path) -> Result<Packed, Failure> {
     check_folder(path)?;
     let name = path.display().to_string();
     let mut remarks = Vec::new();
-    let stage = folder::stage_whole(path, limits, &mut remarks)?;
-    packed(&stage, name, remarks, limits)
+    let stage = folder::stage_whole(path, &mut remarks)?;
+    packed(&stage, name, remarks)
 }
 
 /// Refuses what is no folder.
@@ -55,17 +55,17 @@ pub fn check_folder(path: &Path) -> Result<(), Failure> {
 }
 
 /// Packs what is in an archive, or in a folder as [`pack`] does: the same files give the same bytes either way. Blocks.
-pub fn pack_any(path: &Path, limits: &Limits) -> Result<Packed, Failure> {
+pub fn pack_any(path: &Path) -> Result<Packed, Failure> {
     if path.is_dir() {
-        return pack(path, limits);
+        return pack(path);
     }
-    packed(&archive::stage(path, limits)?, path.display().to_string(), Vec::new(), limits)
+    packed(&archive::stage(path)?, path.display().to_string(), Vec::new())
 }
 
-fn packed(stage: &Stage, name: String, remarks: Vec<String>, limits: &Limits) -> Result<Packed, Failure> {
+fn packed(stage: &Stage, name: String, remarks: Vec<String>) -> Result<Packed, Failure> {
     let (file, size_bytes, digest) = written(stage).map_err(|error| unread(&name, &error))?;
-    let Content { tree, remarks, .. } = content(stage, name, remarks, limits)?;
-    let detected = Format::detect(&tree, limits);
+    let Content { tree, remarks, .. } = content(stage, name, remarks)?;
+    let detected = format::detect(&tree);
     Ok(Packed { file, size_bytes, digest, detected, tree, remarks })
 }
 
@@ -117,6 +117,7 @@ mod tests {
 
     use super::*;
     use crate::exit::Exit;
+    use crate::format::Format;
 
     fn names(mut packed: Packed) -> Vec<String> {
         let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&mut packed.file));
@@ -139,18 +140,18 @@ mod tests {
             folder
         };
         let (one, two) = (make(["manifests/b", "a", ".git/x"], "x"), make(["a", "manifests/b", ".git/y"], "x"));
-        let [one, two] = [&one, &two].map(|folder| pack(folder.path(), &Limits::default()).unwrap());
+        let [one, two] = [&one, &two].map(|folder| pack(folder.path()).unwrap());
         assert_eq!((&one.digest, one.size_bytes), (&two.digest, two.size_bytes));
         assert_eq!(one.size_bytes, one.file.metadata().unwrap().len());
         assert_eq!(names(one), ["a", "manifests/", "manifests/b"], "without .git");
         let other = make(["manifests/b", "a", "c"], "y");
-        assert_ne!(pack(other.path(), &Limits::default()).unwrap().digest, two.digest);
+        assert_ne!(pack(other.path()).unwrap().digest, two.digest);
     }
 
     #[test]
     fn the_format_is_that_of_validate() {
         let folder = tempfile::tempdir().unwrap();
-        let detect = || pack(folder.path(), &Limits::default()).unwrap().detected.format;
+        let detect = || pack(folder.path()).unwrap().detected.format;
         fs::create_dir_all(folder.path().join("manifests")).unwrap();
         assert_eq!(detect(), Format::Plain);
         let annotation = "operators.operatorframework.io.bundle.mediatype.v1";
@@ -172,7 +173,7 @@ mod tests {
         let mut builder = tar::Builder::new(archive.as_file());
         builder.append_dir_all(".", folder.path()).unwrap();
         builder.finish().unwrap();
-        let [one, two] = [folder.path(), archive.path()].map(|path| pack_any(path, &Limits::default()).unwrap());
+        let [one, two] = [folder.path(), archive.path()].map(|path| pack_any(path).unwrap());
         assert_eq!(one.digest, two.digest);
         assert_eq!(names(two), ["a", "manifests/", "manifests/b"]);
     }
@@ -180,11 +181,11 @@ mod tests {
     #[test]
     fn only_a_folder_is_packed() {
         let folder = tempfile::tempdir().unwrap();
-        let missing = pack(&folder.path().join("none"), &Limits::default()).unwrap_err().text;
+        let missing = pack(&folder.path().join("none")).unwrap_err().text;
         assert!(missing.ends_with("none: no such file or directory"), "{missing}");
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = pack(&file, &Limits::default()).unwrap_err().text;
+        let error = pack(&file).unwrap_err().text;
         assert!(error.ends_with("file: not a directory"), "{error}");
     }
 
@@ -193,10 +194,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), "x").unwrap();
         std::os::unix::fs::symlink("a", folder.path().join("b")).unwrap();
-        let packed = pack(folder.path(), &Limits::default()).unwrap();
+        let packed = pack(folder.path()).unwrap();
         assert_eq!(packed.remarks.len(), 1, "{:?}", packed.remarks);
         assert_eq!(names(packed), ["a"]);
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("c")).unwrap();
-        assert!(pack(folder.path(), &Limits::default()).unwrap_err().exit == Exit::No);
+        assert!(pack(folder.path()).unwrap_err().exit == Exit::No);
     }
 }

@@ -38,11 +38,11 @@ impl From<Error> for Failure {
 }
 
 /// Fetches what a source names now.
-pub async fn read(source: &BundleSource, trust: &TrustArgs, limits: &Limits) -> Result<Content, Error> {
+pub async fn read(source: &BundleSource, trust: &TrustArgs) -> Result<Content, Error> {
     let (from, stage) = match source {
-        BundleSource { image: Some(image), .. } => image::pull(&image.reference, trust, limits.clone(), "").await?,
-        BundleSource { git: Some(git), .. } => repository(git, trust, limits).await?,
-        BundleSource { http: Some(http), .. } => archive(http, trust, limits).await?,
+        BundleSource { image: Some(image), .. } => image::pull(&image.reference, trust, "").await?,
+        BundleSource { git: Some(git), .. } => repository(git, trust).await?,
+        BundleSource { http: Some(http), .. } => archive(http, trust).await?,
         BundleSource { type_, .. } => {
             let text = format!(
                 "a source of type {type_:?} cannot be fetched from here; name its content as a folder or archive"
@@ -50,20 +50,20 @@ pub async fn read(source: &BundleSource, trust: &TrustArgs, limits: &Limits) -> 
             return Err(Error::Unfetched(Failure::unknown(text)));
         }
     };
-    Ok(content(&stage, from, Vec::new(), limits)?)
+    Ok(content(&stage, from, Vec::new())?)
 }
 
 fn unfetched(error: &dyn std::error::Error) -> Error {
     Error::Unfetched(Failure::unknown(chain(error)))
 }
 
-async fn repository(source: &GitSource, trust: &TrustArgs, limits: &Limits) -> Result<(String, Stage), Error> {
+async fn repository(source: &GitSource, trust: &TrustArgs) -> Result<(String, Stage), Error> {
     check_login(&source.repository, source.auth.as_ref().and_then(|auth| auth.secret_name()))?;
     let options = git::FetcherOptions {
         program: env::current_exe()
             .map_err(|error| Error::Unfetched(Failure::during("start a process to read the repository in", &error)))?,
         arguments: vec![GIT_CHILD.to_owned()],
-        limits: limits.clone(),
+        limits: Limits::default(),
         stage_dir: env::temp_dir(),
         extra_ca_pem: registries::extra_ca(trust)?,
         egress: Egress::anywhere(),
@@ -96,9 +96,9 @@ fn request(source: &GitSource) -> Result<Request, Error> {
     })
 }
 
-async fn archive(source: &HttpSource, trust: &TrustArgs, limits: &Limits) -> Result<(String, Stage), Error> {
+async fn archive(source: &HttpSource, trust: &TrustArgs) -> Result<(String, Stage), Error> {
     check_login(&source.url, source.auth.as_ref().and_then(|auth| auth.secret_name()))?;
-    let mut options = http::FetcherOptions::new(env::temp_dir(), limits.clone());
+    let mut options = http::FetcherOptions::new(env::temp_dir(), Limits::default());
     options.extra_ca_pem = registries::extra_ca(trust)?.map(String::into_bytes).unwrap_or_default();
     options.egress = Egress::anywhere();
     let fetcher = http::Fetcher::new(options).map_err(|error| unfetched(&error))?;

@@ -2,13 +2,11 @@
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
-use rukpak_content::Limits;
 use rukpak_crds::BundleDeployment;
 use rukpak_plain::{Object, Origin};
 use serde::Serialize;
 
 use crate::args::WhyArgs;
-use crate::chart::Rendering;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::release::Reader;
@@ -57,15 +55,8 @@ pub(super) async fn find(
     deployment: &BundleDeployment,
     object: &DynamicObject,
 ) -> Result<Option<Manifest>, Failure> {
-    let name = deployment.name_any();
-    let reader = Reader {
-        deployment: Some(deployment),
-        name: &name,
-        system_namespace: &arguments.service.system_namespace,
-        certificates: arguments.cert_provider,
-        rendering: Rendering::default(),
-        limits: Limits::default(),
-    };
+    let certificates = arguments.cert_provider;
+    let reader = Reader { certificates, ..Reader::of(deployment, &arguments.service.system_namespace) };
     let service = Service::connect(cluster, &arguments.service).await?;
     let (content, format) = reader.installed(cluster, &service).await?;
     let rendered = reader.render(cluster, &content.tree, format, true).await?;
@@ -85,6 +76,7 @@ fn is_same(declared: &Object, object: &DynamicObject, default_namespace: &str) -
 
 #[cfg(test)]
 mod tests {
+    use rukpak_content::Limits;
     use rukpak_plain::{Budget, manifests};
     use serde_json::json;
 
