@@ -7,10 +7,11 @@ use rukpak_crds::BundleDeployment;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::OutputForm;
+use crate::args::{AnswerForm, OutputForm};
 use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::output::{pretty, to_stdout, to_stdout_raw};
+use crate::table::one_line;
 
 /// The resource of BundleDeployments, with its group.
 pub const DEPLOYMENTS: &str = "bundledeployment.core.rukpak.io";
@@ -23,7 +24,13 @@ pub fn object_name(group: &str, kind: &str, name: &str) -> String {
     format!("{}{dot}{group}/{name}", kind.to_lowercase())
 }
 
-/// Names the object of a manifest in the same way.
+/// Names an object for people: `Deployment default/pump`.
+pub fn called(kind: &str, namespace: Option<&str>, name: &str) -> String {
+    let namespace = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    one_line(&format!("{kind} {namespace}{name}"))
+}
+
+/// Names the object of a manifest as [`object_name`] does.
 pub fn name_of(object: &Value) -> String {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
@@ -61,6 +68,19 @@ pub fn print(
         }
         OutputForm::Name => to_stdout(names, exit),
         OutputForm::Json | OutputForm::Yaml => structured(form, answer, exit),
+    }
+}
+
+/// Prints an answer that is not about the cluster, by `text` or as JSON.
+pub fn print_either(
+    form: AnswerForm,
+    answer: &impl Serialize,
+    text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    exit: Exit,
+) -> Exit {
+    match form {
+        AnswerForm::Text => to_stdout(text, exit),
+        AnswerForm::Json => to_stdout(|out| pretty(out, answer), exit),
     }
 }
 

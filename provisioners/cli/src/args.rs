@@ -25,19 +25,17 @@ use std::path::Path;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-pub use bundle::{
-    CertProvider, ChartArgs, FindingForm, ObjectForm, RegistryArgs, RenderArgs, SourceArgs, ValidateArgs,
-};
-pub use catalog::{AnswerForm, CatalogArgs, CatalogCommand, CatalogServerArgs, ListArgs, ShowArgs};
+pub use bundle::{CertProvider, ChartArgs, ObjectForm, RegistryArgs, RenderArgs, SourceArgs, ValidateArgs};
+pub use catalog::{CatalogArgs, CatalogCommand, CatalogServerArgs, ListArgs, ShowArgs};
 pub use cluster::{ClusterArgs, ContentArgs, ServiceArgs, StatusArgs};
 pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
 pub use diff::DiffArgs;
 pub use examples::ExamplesArgs;
 pub use extension::{ExtensionArgs, ExtensionCommand, ListExtensionsArgs, WhyExtensionArgs};
-pub use image::{ExportArgs, ImageForm, ImportArgs, PackageArgs, PullArgs};
+pub use image::{ExportArgs, ImportArgs, PackageArgs, PullArgs};
 pub use install::{GitArgs, InstallArgs, RunArgs};
 pub use migrate::{Holder, Kind, MigrateArgs};
-pub use output::{OutputArgs, OutputForm};
+pub use output::{AnswerForm, OutputArgs, OutputForm};
 pub use plan::{ListPlansArgs, PlanArgs, PlanCommand, PlanVerb, PreviewArgs};
 pub use policy::PolicyArgs;
 pub use rights::{RightsArgs, RoleForm};

@@ -8,7 +8,8 @@ use rukpak_catalog::choose::Request;
 use rukpak_content::Digest;
 use serde::Serialize;
 
-use crate::args::{ExportArgs, ImageForm, ImportArgs, RegistryArgs};
+use crate::answer::print_either;
+use crate::args::{AnswerForm, ExportArgs, ImportArgs, RegistryArgs};
 use crate::catalog::choice::{self, Chosen};
 use crate::examine::{Purpose, examine_with};
 use crate::exit::Exit;
@@ -18,7 +19,7 @@ use crate::oci::destination::reference;
 use crate::oci::layout::{Entry, Layout};
 use crate::oci::remote::{Remote, pinned, say};
 use crate::oci::{self, copy};
-use crate::output::{pretty, to_stderr, to_stdout};
+use crate::output::to_stderr;
 use crate::source;
 use crate::table::{self, count};
 
@@ -141,19 +142,15 @@ fn target(registry: &str, image: &Reference) -> Result<Reference, Failure> {
     reference(&format!("{registry}/{}{tag}{digest}", image.repository()))
 }
 
-fn print(form: ImageForm, package: Option<Chosen>, images: Vec<Copied>) -> Exit {
-    match form {
-        ImageForm::Json => to_stdout(|out| pretty(out, &Answer { package, images }), Exit::Yes),
-        ImageForm::Text => {
-            let row = |image: &Copied| {
-                let last = image.target.clone().unwrap_or_else(|| image.digest.to_string());
-                vec![image.source.clone(), last]
-            };
-            let rows: Vec<Vec<String>> = images.iter().map(row).collect();
-            let last = if images.iter().any(|image| image.target.is_some()) { "TARGET" } else { "DIGEST" };
-            to_stdout(|out| table::write(out, &["IMAGE", last], &rows), Exit::Yes)
-        }
-    }
+fn print(form: AnswerForm, package: Option<Chosen>, images: Vec<Copied>) -> Exit {
+    let row = |image: &Copied| {
+        let last = image.target.clone().unwrap_or_else(|| image.digest.to_string());
+        vec![image.source.clone(), last]
+    };
+    let rows: Vec<Vec<String>> = images.iter().map(row).collect();
+    let last = if images.iter().any(|image| image.target.is_some()) { "TARGET" } else { "DIGEST" };
+    let answer = Answer { package, images };
+    print_either(form, &answer, |out| table::write(out, &["IMAGE", last], &rows), Exit::Yes)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use rukpak_plan::{Identity, Kind};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::answer::{DEPLOYMENTS, name_of, object_name, structured};
+use crate::answer::{DEPLOYMENTS, name_of, object_name, print, structured};
 use crate::args::{Holder, MigrateArgs, OutputForm};
 use crate::cluster::{Cluster, Dependents};
 use crate::exit::Exit;
@@ -169,16 +169,13 @@ fn print_objects(form: OutputForm, objects: &[Value], whole: &Value, exit: Exit)
 }
 
 fn print_done(form: OutputForm, done: &[Done]) -> Exit {
-    match form {
-        OutputForm::Text | OutputForm::Wide => to_stdout(
-            |out| done.iter().try_for_each(|Done { object, action }| writeln!(out, "{object} {action}")),
-            Exit::Yes,
-        ),
-        OutputForm::Name => {
-            to_stdout(|out| done.iter().try_for_each(|step| writeln!(out, "{}", step.object)), Exit::Yes)
-        }
-        OutputForm::Json | OutputForm::Yaml => structured(form, &done, Exit::Yes),
-    }
+    print(
+        form,
+        &done,
+        |out, _, _| done.iter().try_for_each(|Done { object, action }| writeln!(out, "{object} {action}")),
+        |out| done.iter().try_for_each(|step| writeln!(out, "{}", step.object)),
+        Exit::Yes,
+    )
 }
 
 /// Has an object made, and hands a BundleDeployment over to it. Others may write its status meanwhile.

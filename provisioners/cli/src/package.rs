@@ -9,7 +9,8 @@ use rukpak_plain::Budget;
 use rukpak_registry::metadata::Metadata;
 use serde::Serialize;
 
-use crate::args::{ImageForm, PackageArgs, PullArgs};
+use crate::answer::print_either;
+use crate::args::{AnswerForm, PackageArgs, PullArgs};
 use crate::content::{check_empty, extract};
 use crate::examine::{Purpose, examine};
 use crate::exit::Exit;
@@ -20,7 +21,7 @@ use crate::oci::bundle::{self, Image};
 use crate::oci::destination::{self, Destination};
 use crate::oci::layout::{Entry, Layout};
 use crate::oci::remote::{Remote, pinned};
-use crate::output::{pretty, to_stdout, warn};
+use crate::output::warn;
 use crate::source;
 
 /// What the labels of bundle images begin with.
@@ -37,11 +38,8 @@ struct Packaged {
 }
 
 impl Packaged {
-    fn print(&self, form: ImageForm) -> Exit {
-        match form {
-            ImageForm::Text => to_stdout(|out| writeln!(out, "{}", self.image), Exit::Yes),
-            ImageForm::Json => to_stdout(|out| pretty(out, self), Exit::Yes),
-        }
+    fn print(&self, form: AnswerForm) -> Exit {
+        print_either(form, self, |out| writeln!(out, "{}", self.image), Exit::Yes)
     }
 }
 

@@ -15,13 +15,12 @@ use kube::ResourceExt as _;
 use rukpak_crds::{Plan, PlanApproval};
 use serde::Serialize;
 
-use crate::answer::{print, structured};
+use crate::answer::print;
 use crate::args::{ListPlansArgs, OutputForm, PlanArgs, PlanCommand, PlanVerb};
 use crate::cluster::{self, Cluster};
 use crate::colour::Palette;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::to_stdout;
 use crate::table;
 
 /// The resource of Plans, with its group.
@@ -87,14 +86,14 @@ pub(crate) fn phase(plan: &Plan) -> String {
 }
 
 async fn show(arguments: &PlanArgs) -> Result<Exit, Failure> {
-    let mut plan = existing(&Cluster::connect(&arguments.cluster).await?, &arguments.name).await?;
+    let plan = existing(&Cluster::connect(&arguments.cluster).await?, &arguments.name).await?;
+    Ok(print_plan(arguments.output.form, plan, show::text))
+}
+
+fn print_plan(form: OutputForm, mut plan: Plan, text: impl FnOnce(&mut dyn Write, &Plan) -> io::Result<()>) -> Exit {
     plan.metadata.managed_fields = None;
-    let form = arguments.output.form;
-    Ok(match form {
-        OutputForm::Text | OutputForm::Wide => to_stdout(|out| show::text(out, &plan), Exit::Yes),
-        OutputForm::Name => to_stdout(|out| writeln!(out, "{PLANS}/{}", plan.name_any()), Exit::Yes),
-        OutputForm::Json | OutputForm::Yaml => structured(form, &plan, Exit::Yes),
-    })
+    let names = |out: &mut dyn Write| writeln!(out, "{PLANS}/{}", plan.name_any());
+    print(form, &plan, |out, _, _| text(out, &plan), names, Exit::Yes)
 }
 
 /// What `show` prints of a Plan.
@@ -119,19 +118,12 @@ pub(crate) async fn give(cluster: &Cluster, plan: &Plan, approval: PlanApproval)
 async fn answer(arguments: &PlanArgs, approval: PlanApproval) -> Result<Exit, Failure> {
     let (cluster, name) = (Cluster::connect(&arguments.cluster).await?, &arguments.name);
     let plan = existing(&cluster, name).await?;
-    let mut written = give(&cluster, &plan, approval).await?;
-    written.metadata.managed_fields = None;
+    let written = give(&cluster, &plan, approval).await?;
     let what = match approval {
         PlanApproval::Approved => "approved",
         PlanApproval::Rejected => "rejected",
     };
-    let form = arguments.output.form;
-    let named = format!("{PLANS}/{name}");
-    Ok(match form {
-        OutputForm::Text | OutputForm::Wide => to_stdout(|out| writeln!(out, "{named} {what}"), Exit::Yes),
-        OutputForm::Name => to_stdout(|out| writeln!(out, "{named}"), Exit::Yes),
-        OutputForm::Json | OutputForm::Yaml => structured(form, &written, Exit::Yes),
-    })
+    Ok(print_plan(arguments.output.form, written, |out, _| writeln!(out, "{PLANS}/{name} {what}")))
 }
 
 pub(crate) async fn existing(cluster: &Cluster, name: &str) -> Result<Plan, Failure> {

@@ -15,7 +15,7 @@ use rukpak_plan::owner::controller;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::answer::{BUNDLES, DEPLOYMENTS, object_name, print};
+use crate::answer::{BUNDLES, DEPLOYMENTS, called, object_name, print};
 use crate::args::{DeploymentArgs, OutputForm};
 use crate::cluster::{self, Cluster, owner_labels};
 use crate::colour::{Palette, Tone};
@@ -94,7 +94,7 @@ pub(crate) async fn gather(cluster: &Cluster, deployment: &BundleDeployment) -> 
     for kind in kinds.into_iter().flatten() {
         match cluster.owned(deployment, kind).await {
             Ok(found) => objects.extend(found.unwrap_or_default()),
-            Err(error @ cluster::Error::Refused(_)) => unknown.push(format!("{}: {}", called(kind), chain(&error))),
+            Err(error @ cluster::Error::Refused(_)) => unknown.push(format!("{}: {}", kind_name(kind), chain(&error))),
             Err(error) => return Err(error.into()),
         }
     }
@@ -120,7 +120,7 @@ pub(crate) fn needs(deployment: &BundleDeployment, all: &[BundleDeployment]) -> 
     all.iter().filter(|other| needed_by(other).contains(&dependent)).map(kube::ResourceExt::name_any).collect()
 }
 
-fn called(kind: &InventoryKind) -> String {
+fn kind_name(kind: &InventoryKind) -> String {
     if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }
 }
 
@@ -256,8 +256,7 @@ impl ObjectNode {
 
     /// `Deployment default/pump`.
     pub(crate) fn called(&self) -> String {
-        let namespace = self.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-        one_line(&format!("{} {namespace}{}", self.kind, self.name))
+        called(&self.kind, self.namespace.as_deref(), &self.name)
     }
 
     /// What it is like, with why if that is of interest.

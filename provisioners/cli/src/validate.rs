@@ -1,16 +1,15 @@
 //! `rukpakctl validate`.
 
-use std::io::{self, Write};
-
 use serde::Serialize;
 
-use crate::args::{FindingForm, ValidateArgs};
+use crate::answer::print_either;
+use crate::args::{AnswerForm, ValidateArgs};
 use crate::examine::{Examined, Purpose, examine_with};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::finding::Finding;
 use crate::format::{Detected, asked_or_detected};
-use crate::output::{pretty, to_stderr, to_stdout, warn};
+use crate::output::{to_stderr, warn};
 use crate::source::{self, Content};
 use crate::table::count;
 
@@ -61,15 +60,16 @@ fn refused(arguments: &ValidateArgs, why: String) -> Exit {
     print(arguments.output, &Report { bundle: &bundle, format: None, valid: false, findings: &findings, warnings: &[] })
 }
 
-fn print(form: FindingForm, report: &Report<'_>) -> Exit {
-    if form == FindingForm::Text {
+fn print(form: AnswerForm, report: &Report<'_>) -> Exit {
+    if form == AnswerForm::Text {
         warn(report.warnings);
     }
-    let write = |out: &mut dyn Write| -> io::Result<()> {
-        match form {
-            FindingForm::Text => report.findings.iter().try_for_each(|finding| writeln!(out, "{}", finding.text)),
-            FindingForm::Json => pretty(out, report),
-        }
-    };
-    to_stdout(write, if report.valid { Exit::Yes } else { Exit::No })
+    let exit = if report.valid { Exit::Yes } else { Exit::No };
+    let findings = report.findings.iter();
+    print_either(
+        form,
+        report,
+        |out| findings.map(|finding| &finding.text).try_for_each(|text| writeln!(out, "{text}")),
+        exit,
+    )
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 
-use super::{TrustArgs, ValuesArgs, namespace};
+use super::{AnswerForm, TrustArgs, ValuesArgs, namespace};
 use crate::format::{self, Format};
 
 /// Flags of `render`.
@@ -25,7 +25,7 @@ pub struct RenderArgs {
 pub struct ValidateArgs {
     /// How the findings are written: a line each, or one JSON object
     #[arg(short, long, value_name = "FORM", default_value = "text")]
-    pub output: FindingForm,
+    pub output: AnswerForm,
     #[command(flatten)]
     pub source: SourceArgs,
 }
@@ -36,15 +36,6 @@ pub enum ObjectForm {
     /// Documents of YAML
     Yaml,
     /// One array of objects
-    Json,
-}
-
-/// How findings are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FindingForm {
-    /// One line each
-    Text,
-    /// One object
     Json,
 }
 

@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use rukpak_catalog::{Range, Version};
 
-use super::{ClusterArgs, EXIT_CODES, TrustArgs};
+use super::{AnswerForm, ClusterArgs, EXIT_CODES, TrustArgs};
 
 /// What is to be told of a catalog.
 #[derive(Subcommand, Debug)]
@@ -14,15 +14,6 @@ pub enum CatalogCommand {
     List(ListArgs),
     /// Print which bundle a PlatformOperator would get, and why
     Show(ShowArgs),
-}
-
-/// How an answer is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AnswerForm {
-    /// For people
-    Text,
-    /// One object
-    Json,
 }
 
 /// Where a catalog is.

@@ -3,22 +3,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rukpak_catalog::Range;
 
-use super::{CatalogArgs, CatalogServerArgs, ClusterArgs, SourceArgs, TrustArgs};
+use super::{AnswerForm, CatalogArgs, CatalogServerArgs, ClusterArgs, SourceArgs, TrustArgs};
 use crate::args::install::CheckArgs;
 use crate::format::{self, Format};
-
-/// How images are listed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ImageForm {
-    /// One line each
-    #[default]
-    Text,
-    /// One JSON object
-    Json,
-}
 
 /// Flags of `package`.
 #[derive(Args, Debug)]
@@ -36,7 +26,7 @@ pub struct PackageArgs {
     pub label: Vec<(String, String)>,
     /// How the answer is written
     #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
-    pub form: ImageForm,
+    pub form: AnswerForm,
     #[command(flatten)]
     pub check: CheckArgs,
     #[command(flatten)]
@@ -52,7 +42,7 @@ pub struct PullArgs {
     pub folder: PathBuf,
     /// How the answer is written
     #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
-    pub form: ImageForm,
+    pub form: AnswerForm,
     #[command(flatten)]
     pub trust: TrustArgs,
 }
@@ -69,7 +59,7 @@ pub struct ExportArgs {
     pub image: Vec<String>,
     /// How the answer is written
     #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
-    pub form: ImageForm,
+    pub form: AnswerForm,
     #[command(flatten)]
     pub package: PackageChoiceArgs,
 }
@@ -103,7 +93,7 @@ pub struct ImportArgs {
     pub target: String,
     /// How the answer is written
     #[arg(short = 'o', long = "output", value_name = "FORM", default_value = "text")]
-    pub form: ImageForm,
+    pub form: AnswerForm,
     #[command(flatten)]
     pub trust: TrustArgs,
 }

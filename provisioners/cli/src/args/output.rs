@@ -1,4 +1,4 @@
-//! How answers about the cluster are written: one set of forms for all verbs.
+//! How answers are written: one set of forms for all verbs about the cluster, one for the others.
 
 use clap::{Args, ValueEnum};
 
@@ -18,7 +18,16 @@ pub enum OutputForm {
     Name,
 }
 
-/// The flag for it.
+/// How an answer is written that is not about the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AnswerForm {
+    /// Lines for people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// The flag for answers about the cluster.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct OutputArgs {
     /// How the answer is written

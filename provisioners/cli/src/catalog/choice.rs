@@ -6,7 +6,7 @@ use rukpak_catalog::choose::{Request, choose};
 use rukpak_catalog::{Bundle, check};
 use serde::Serialize;
 
-use super::open::{Opened, Scope};
+use super::open::Opened;
 use super::{missing, package};
 use crate::args::CatalogArgs;
 use crate::failure::Failure;
@@ -40,7 +40,7 @@ impl fmt::Display for Chosen {
 /// # Errors
 /// There is no such package, no bundle fits, or the bundle has no image.
 pub(crate) async fn bundle_of(place: &CatalogArgs, name: &str, request: &Request) -> Result<Chosen, Failure> {
-    let opened = Opened::new(place, Scope::Package(name)).await?;
+    let opened = Opened::new(place, Some(name)).await?;
     let package = package(&opened, name).map_err(|why| missing(&opened, place, name, &why))?;
     let choice = choose(package, request).map_err(|error| missing(&opened, place, name, &chain(&error)))?;
     let facts = opened.facts(package, choice.bundle, choice.channel).await;
@@ -68,7 +68,7 @@ pub(crate) async fn bundle_of(place: &CatalogArgs, name: &str, request: &Request
 /// # Errors
 /// The catalog cannot be read, or has no such package.
 pub(crate) async fn image_of(place: &CatalogArgs, name: &str, bundle: &str) -> Result<Option<String>, Failure> {
-    let opened = Opened::new(place, Scope::Package(name)).await?;
+    let opened = Opened::new(place, Some(name)).await?;
     let package = package(&opened, name).map_err(|why| missing(&opened, place, name, &why))?;
     Ok(package.bundles.get(bundle).and_then(|bundle| bundle.image.clone()))
 }

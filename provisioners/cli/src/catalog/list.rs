@@ -4,20 +4,21 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use rukpak_catalog::choose::{self, Request};
-use rukpak_catalog::{Bundle, Catalog, Channel, Entry, Package, Version, graph};
+use rukpak_catalog::{Bundle, Channel, Entry, Package, Version, graph};
 use serde::Serialize;
 
-use super::open::{Opened, Scope};
+use super::open::Opened;
 use super::{missing, package, warn_of_faults};
-use crate::args::{AnswerForm, ListArgs};
+use crate::answer::print_either;
+use crate::args::ListArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{pretty, to_stderr, to_stdout};
+use crate::output::to_stderr;
 use crate::table::{self, count};
 
 #[derive(Serialize)]
 struct Packages<'a> {
-    packages: Vec<PackageLine<'a>>,
+    packages: &'a [PackageLine<'a>],
 }
 
 /// A package among others.
@@ -105,23 +106,20 @@ struct BundleLine<'a> {
 
 /// Prints the packages, or what is in one.
 pub(super) async fn run(arguments: &ListArgs) -> Result<Exit, Failure> {
-    let scope = arguments.package.as_deref().map_or(Scope::All, Scope::Package);
-    let opened = Opened::new(&arguments.place, scope).await?;
+    let opened = Opened::new(&arguments.place, arguments.package.as_deref()).await?;
     let Some(name) = &arguments.package else {
-        let packages = packages(&opened.catalog);
+        let packages: Vec<PackageLine<'_>> = opened.catalog.packages.values().map(package_line).collect();
         to_stderr(&format!("{}: {}", opened.from, count(packages.len(), "package")));
-        return Ok(to_stdout(|out| print_packages(out, arguments.output, packages), Exit::Yes));
+        let answer = Packages { packages: &packages };
+        return Ok(print_either(arguments.output, &answer, |out| print_packages(out, &packages), Exit::Yes));
     };
     let package = package(&opened, name).map_err(|why| missing(&opened, &arguments.place, name, &why))?;
     warn_of_faults(package);
     let (channels, bundles) = (package.channels.len(), package.bundles.len());
     let (channels, bundles) = (count(channels, "channel"), count(bundles, "bundle"));
     to_stderr(&format!("{}: {channels} and {bundles} of package {name:?}", opened.from));
-    Ok(to_stdout(|out| print_inside(out, arguments.output, &inside(package)), Exit::Yes))
-}
-
-fn packages(catalog: &Catalog) -> Vec<PackageLine<'_>> {
-    catalog.packages.values().map(package_line).collect()
+    let inside = inside(package);
+    Ok(print_either(arguments.output, &inside, |out| print_inside(out, &inside), Exit::Yes))
 }
 
 fn package_line(package: &Package) -> PackageLine<'_> {
@@ -227,10 +225,7 @@ fn ordered(mut bundles: Vec<BundleLine<'_>>) -> Vec<BundleLine<'_>> {
     bundles
 }
 
-fn print_packages(out: &mut dyn Write, form: AnswerForm, packages: Vec<PackageLine<'_>>) -> io::Result<()> {
-    if form == AnswerForm::Json {
-        return pretty(out, &Packages { packages });
-    }
+fn print_packages(out: &mut dyn Write, packages: &[PackageLine<'_>]) -> io::Result<()> {
     let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
     let row = |line: &PackageLine<'_>| {
         vec![
@@ -247,10 +242,7 @@ fn print_packages(out: &mut dyn Write, form: AnswerForm, packages: Vec<PackageLi
     table::write(out, &["PACKAGE", "VERSION", "CHANNEL", "DEFAULT CHANNEL", "HEAD", "BUNDLES", "DEPRECATED"], &rows)
 }
 
-fn print_inside(out: &mut dyn Write, form: AnswerForm, inside: &Inside<'_>) -> io::Result<()> {
-    if form == AnswerForm::Json {
-        return pretty(out, inside);
-    }
+fn print_inside(out: &mut dyn Write, inside: &Inside<'_>) -> io::Result<()> {
     let channels = inside.channels.iter().map(|channel| (channel.name, &channel.bundles));
     let rows: Vec<_> = std::iter::once(("", &inside.loose_bundles))
         .chain(channels)

@@ -34,16 +34,9 @@ pub(super) struct Opened {
     client: Option<registry::Client>,
 }
 
-/// Which packages somebody wants to know everything of. It matters for running catalogs, which are asked for each.
-#[derive(Clone, Copy)]
-pub(super) enum Scope<'a> {
-    All,
-    Package(&'a str),
-}
-
 impl Opened {
-    /// Loads the catalog that the flags name. Where that fails nothing was found out, whoever says no.
-    pub(super) async fn new(arguments: &CatalogArgs, scope: Scope<'_>) -> Result<Self, Failure> {
+    /// Loads the catalog that the flags name. A running catalog is asked for each package, or for `wanted` alone. Where that fails nothing was found out, whoever says no.
+    pub(super) async fn new(arguments: &CatalogArgs, wanted: Option<&str>) -> Result<Self, Failure> {
         let place = CatalogLocation::new(&arguments.catalog).map_err(Failure::unknown)?;
         let mut from = place.to_string();
         let (catalog, client) = match &place {
@@ -63,7 +56,7 @@ impl Opened {
             }
             CatalogLocation::Grpc(address) => {
                 let client = registry::Client::connect(address, PATIENCE).await.map_err(|error| unanswered(&error))?;
-                (ask(&client, scope).await.map_err(|error| unanswered(&error))?, Some(client))
+                (ask(&client, wanted).await.map_err(|error| unanswered(&error))?, Some(client))
             }
         };
         Ok(Self { catalog, from, client })
@@ -138,12 +131,9 @@ fn named(origin: &Origin, revision: &Revision) -> String {
     }
 }
 
-async fn ask(client: &registry::Client, scope: Scope<'_>) -> Result<Catalog, registry::Error> {
+async fn ask(client: &registry::Client, wanted: Option<&str>) -> Result<Catalog, registry::Error> {
     let mut catalog = client.catalog().await?;
-    let is_wanted = |name: &&String| match scope {
-        Scope::All => true,
-        Scope::Package(wanted) => name.as_str() == wanted,
-    };
+    let is_wanted = |name: &&String| wanted.is_none_or(|wanted| name.as_str() == wanted);
     let names: Vec<String> = catalog.packages.keys().filter(is_wanted).cloned().collect();
     let asked =
         stream::iter(names).map(async |name| Ok::<_, registry::Error>((client.package_details(&name).await?, name)));

@@ -4,20 +4,19 @@ mod answer;
 mod dependencies;
 mod upgrades;
 
-use std::io::Write;
-
 use rukpak_catalog::check::{self, Refusal};
 use rukpak_catalog::choose::{self, Choice, Request};
 use rukpak_catalog::{Bundle, Package, Range, registry};
 
 use self::answer::Answer;
 use self::upgrades::Start;
-use super::open::{Opened, Scope};
+use super::open::Opened;
 use super::{missing, package, warn_of_faults};
-use crate::args::{AnswerForm, ShowArgs};
+use crate::answer::print_either;
+use crate::args::ShowArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{chain, pretty, to_stdout};
+use crate::output::chain;
 use crate::table::count;
 
 struct Selection<'a> {
@@ -30,7 +29,7 @@ struct Selection<'a> {
 }
 
 pub(super) async fn run(arguments: &ShowArgs) -> Result<Exit, Failure> {
-    let opened = Opened::new(&arguments.place, Scope::Package(&arguments.package)).await?;
+    let opened = Opened::new(&arguments.place, Some(&arguments.package)).await?;
     let package = match package(&opened, &arguments.package) {
         Ok(package) => package,
         Err(why) => return Ok(refused(&opened, arguments, &why)),
@@ -43,19 +42,12 @@ pub(super) async fn run(arguments: &ShowArgs) -> Result<Exit, Failure> {
     let answer = answer(&opened, package, arguments, found).await;
     let answer = answer.map_err(|error| Failure::unknown(chain(&error)))?;
     let exit = if answer.installable { Exit::Yes } else { Exit::No };
-    let write = |out: &mut dyn Write| match arguments.output {
-        AnswerForm::Text => answer.write(out),
-        AnswerForm::Json => pretty(out, &answer),
-    };
-    Ok(to_stdout(write, exit))
+    Ok(print_either(arguments.output, &answer, |out| answer.write(out), exit))
 }
 
 fn refused(opened: &Opened, arguments: &ShowArgs, why: &str) -> Exit {
     let exit = missing(opened, &arguments.place, &arguments.package, why).report();
-    match arguments.output {
-        AnswerForm::Text => exit,
-        AnswerForm::Json => to_stdout(|out| pretty(out, &Answer::none(&arguments.package, why)), exit),
-    }
+    print_either(arguments.output, &Answer::none(&arguments.package, why), |_| Ok(()), exit)
 }
 
 fn found<'a>(package: &'a Package, arguments: &ShowArgs) -> Result<Selection<'a>, String> {

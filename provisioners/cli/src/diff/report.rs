@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fields::FieldChange;
-use crate::answer::{object_name, print};
+use crate::answer::{called, object_name, print};
 use crate::args::OutputForm;
 use crate::colour::{Palette, Tone};
 use crate::exit::Exit;
@@ -124,8 +124,7 @@ impl Change {
     }
 
     fn called(&self) -> String {
-        let namespace = self.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-        one_line(&format!("{} {namespace}{}", self.kind, self.name))
+        called(&self.kind, self.namespace.as_deref(), &self.name)
     }
 
     fn text(&self, out: &mut dyn Write, palette: Palette, is_wide: bool) -> io::Result<()> {

@@ -9,13 +9,12 @@ use rukpak_plan::owner::controller;
 use serde::Serialize;
 
 use super::{EXTENSIONS, Line, existing};
-use crate::answer::{DEPLOYMENTS, structured};
-use crate::args::{ExtensionArgs, OutputForm};
+use crate::answer::{DEPLOYMENTS, print};
+use crate::args::ExtensionArgs;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::history::source;
-use crate::output::to_stdout;
 use crate::table;
 
 /// What `--output json` prints.
@@ -55,12 +54,7 @@ pub(super) async fn show(arguments: &ExtensionArgs) -> Result<Exit, Failure> {
         conditions: status.map(|status| status.conditions.as_slice()).unwrap_or_default(),
     };
     let exit = if shown.line.is_settled { Exit::Yes } else { Exit::No };
-    let form = arguments.output.form;
-    Ok(match form {
-        OutputForm::Text | OutputForm::Wide => to_stdout(|out| shown.text(out), exit),
-        OutputForm::Name => to_stdout(|out| shown.names(out), exit),
-        OutputForm::Json | OutputForm::Yaml => structured(form, &shown, exit),
-    })
+    Ok(print(arguments.output.form, &shown, |out, _, _| shown.text(out), |out| shown.names(out), exit))
 }
 
 /// Whether the BundleDeployment was made for the extension.

@@ -34,11 +34,6 @@ impl AskedCatalog {
         self.content.as_ref().ok()
     }
 
-    /// Its name, its priority, and what it holds, if it was asked.
-    pub(crate) fn offer(&self) -> Option<(&str, i32, &Catalog)> {
-        Some((&self.name, self.priority, self.catalog()?))
-    }
-
     /// Why nothing is resolved yet: it is chosen, and not served.
     pub(crate) fn unserved(&self) -> Option<String> {
         match &self.content {
@@ -111,37 +106,48 @@ async fn content(
     read.map(Ok).map_err(|error| Failure::unknown(chain(&error)))
 }
 
+/// The range of versions that is asked for.
+pub(crate) fn range(filter: &CatalogFilter) -> Result<Option<Constraint>, Failure> {
+    let range = filter.version.as_deref().filter(|text| !text.is_empty()).map(Constraint::parse).transpose();
+    range.map_err(|error| Failure::no(format!("desired version range is invalid: {error}")))
+}
+
+/// What the catalogs offer of the package.
+pub(crate) fn offers<'a>(looked: &'a [AskedCatalog], filter: &CatalogFilter) -> Vec<Offer<'a>> {
+    let offer = |looked: &'a AskedCatalog| {
+        let package = looked.catalog()?.packages.get(&filter.package_name)?;
+        Some(Offer { catalog: &looked.name, priority: looked.priority, package })
+    };
+    looked.iter().filter_map(offer).collect()
+}
+
+/// What is asked of the catalogs.
+pub(crate) fn request<'a>(
+    extension: &'a ClusterExtension,
+    filter: &'a CatalogFilter,
+    version: Option<&'a Constraint>,
+) -> Request<'a> {
+    let installed = installed(extension);
+    let ignored = extension.annotations().get(names::IGNORE_DEPENDENCIES);
+    Request {
+        package: &filter.package_name,
+        version,
+        channels: &filter.channels,
+        installed: installed.map(|it| Installed { name: it.bundle, version: it.version, release: it.release }),
+        is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
+        ignores_dependencies: ignored.is_some_and(|said| said == "true"),
+    }
+}
+
 /// What is printed. Pure.
 pub(crate) fn answer(
     extension: &ClusterExtension,
     filter: &CatalogFilter,
     looked: &[AskedCatalog],
 ) -> Result<Answer, Failure> {
-    let range = filter.version.as_deref().filter(|text| !text.is_empty()).map(Constraint::parse).transpose();
-    let range = range.map_err(|error| Failure::no(format!("desired version range is invalid: {error}")))?;
-    let offers: Vec<Offer<'_>> = looked
-        .iter()
-        .filter_map(|looked| {
-            let package = looked.catalog()?.packages.get(&filter.package_name)?;
-            Some(Offer { catalog: &looked.name, priority: looked.priority, package })
-        })
-        .collect();
-    let installed = installed(extension);
-    let request = Request {
-        package: &filter.package_name,
-        version: range.as_ref(),
-        channels: &filter.channels,
-        installed: installed.map(|installed| Installed {
-            name: installed.bundle,
-            version: installed.version,
-            release: installed.release,
-        }),
-        is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
-        ignores_dependencies: extension
-            .annotations()
-            .get(names::IGNORE_DEPENDENCIES)
-            .is_some_and(|said| said == "true"),
-    };
+    let range = range(filter)?;
+    let (offers, installed) = (offers(looked, filter), installed(extension));
+    let request = request(extension, filter, range.as_ref());
     let explanation = explain(&offers, request);
     // The controller has seen what it depends on: PlatformOperators and other extensions may have installed that.
     let is_met = |bundle: &String| installed.is_some_and(|installed| installed.bundle == bundle);

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Seek as _, Write};
+use std::io::{self, Seek as _};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rukpak_content::{Algorithm, Digest, Hasher, Tree as _};
+use rukpak_content::{Algorithm, Digest, Tree as _};
 use rukpak_source::Stage;
 use serde_json::{Value, json};
 
 use super::{Descriptor, MANIFEST, Manifest};
 use crate::failure::Failure;
-use crate::source::pack::append;
+use crate::source::pack::{Hashing, append};
 
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
@@ -57,42 +57,12 @@ fn blob(media_type: &str, value: &Value) -> (Descriptor, Vec<u8>) {
 
 /// The layer, and the digest of what it unpacks to.
 fn layer(stage: &Stage) -> io::Result<(File, Descriptor, Digest)> {
-    let compressed = Hashing::new(tempfile::tempfile()?);
-    let unpacked = Hashing::new(GzEncoder::new(compressed, Compression::default()));
+    let compressed = Hashing::new(tempfile::tempfile()?, Algorithm::Sha256);
+    let unpacked = Hashing::new(GzEncoder::new(compressed, Compression::default()), Algorithm::Sha256);
     let mut builder = tar::Builder::new(unpacked);
     stage.walk(&mut |path, node| append(&mut builder, path, node))?;
     let (encoder, unpacked, _) = builder.into_inner()?.finish();
     let (mut file, digest, size_bytes) = encoder.finish()?.finish();
     file.rewind()?;
     Ok((file, Descriptor { media_type: LAYER.to_owned(), digest, size_bytes }, unpacked))
-}
-
-/// Passes bytes on, and hashes them.
-struct Hashing<W> {
-    inner: W,
-    hasher: Hasher,
-    size_bytes: u64,
-}
-
-impl<W> Hashing<W> {
-    fn new(inner: W) -> Self {
-        Self { inner, hasher: Hasher::new(Algorithm::Sha256), size_bytes: 0 }
-    }
-
-    fn finish(self) -> (W, Digest, u64) {
-        (self.inner, self.hasher.finish(), self.size_bytes)
-    }
-}
-
-impl<W: Write> Write for Hashing<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.inner.write(bytes)?;
-        self.hasher.update(&bytes[..count]);
-        self.size_bytes += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
 }

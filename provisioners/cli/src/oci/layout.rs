@@ -12,12 +12,12 @@ use tempfile::NamedTempFile;
 
 use super::{Descriptor, INDEX, Manifest, check};
 use crate::failure::Failure;
+use crate::source::pack::Hashing;
 
 const VERSION_FILE: &str = "oci-layout";
 const INDEX_FILE: &str = "index.json";
 /// Under which an entry of the index has the name of its image.
 const NAME: &str = "org.opencontainers.image.ref.name";
-const BUFFER_BYTES: usize = 64 * 1024;
 
 /// A folder with an image layout.
 #[derive(Clone, Debug)]
@@ -169,14 +169,9 @@ impl Layout {
         let path = self.path(digest);
         let unreadable = failed("read", &path);
         let mut file = File::open(&path).map_err(&unreadable)?;
-        let (mut hasher, mut buffer) = (Hasher::new(digest.algorithm()), vec![0; BUFFER_BYTES]);
-        loop {
-            match file.read(&mut buffer).map_err(&unreadable)? {
-                0 => break,
-                count => hasher.update(&buffer[..count]),
-            }
-        }
-        check(&path.display().to_string(), hasher.finish(), digest)?;
+        let mut hashing = Hashing::new(io::sink(), digest.algorithm());
+        io::copy(&mut file, &mut hashing).map_err(&unreadable)?;
+        check(&path.display().to_string(), hashing.finish().1, digest)?;
         io::Seek::rewind(&mut file).map_err(&unreadable)?;
         Ok(file)
     }

@@ -26,13 +26,12 @@ use serde_json::{Value, json};
 use self::manifest::Manifest;
 use self::package::Offers;
 use super::show;
-use crate::answer::structured;
+use crate::answer;
 use crate::args::{OutputForm, PreviewArgs};
 use crate::cluster::Cluster;
 use crate::diff::{Planned, Preview, preview};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::to_stdout;
 use crate::source::remote;
 use crate::table;
 
@@ -236,25 +235,16 @@ impl Answer {
 fn print(answers: &[Answer], form: OutputForm) -> Exit {
     let exits: Vec<Exit> = answers.iter().map(Answer::exit).collect();
     let worst = [Exit::No, Exit::Asks].into_iter().find(|exit| exits.contains(exit)).unwrap_or(Exit::Yes);
-    match form {
-        OutputForm::Text | OutputForm::Wide => to_stdout(
-            |out| {
-                for (index, answer) in answers.iter().enumerate() {
-                    if index > 0 {
-                        writeln!(out)?;
-                    }
-                    answer.text(out)?;
-                }
-                Ok(())
-            },
-            worst,
-        ),
-        OutputForm::Name => {
-            to_stdout(|out| answers.iter().try_for_each(|answer| writeln!(out, "{}", answer.name)), worst)
+    let plans: Vec<Value> = answers.iter().map(Answer::value).collect();
+    let text = |out: &mut dyn Write| -> io::Result<()> {
+        for (index, answer) in answers.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            answer.text(out)?;
         }
-        OutputForm::Json | OutputForm::Yaml => {
-            let plans: Vec<Value> = answers.iter().map(Answer::value).collect();
-            structured(form, &json!({ "plans": plans }), worst)
-        }
-    }
+        Ok(())
+    };
+    let names = |out: &mut dyn Write| answers.iter().try_for_each(|answer| writeln!(out, "{}", answer.name));
+    answer::print(form, &json!({ "plans": plans }), |out, _, _| text(out), names, worst)
 }

@@ -1,7 +1,7 @@
 //! A folder of this machine as an archive to upload.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, Write};
+use std::io::{self, Seek as _, Write};
 use std::path::Path;
 
 use flate2::Compression;
@@ -12,8 +12,6 @@ use rukpak_source::Stage;
 use super::{Content, archive, content, folder, unread};
 use crate::failure::Failure;
 use crate::format::{self, Detected};
-
-const BUFFER_BYTES: usize = 64 * 1024;
 
 /// A tar.gz of a folder: sorted, without times and owners. The same files give the same bytes.
 #[derive(Debug)]
@@ -70,23 +68,42 @@ fn packed(stage: &Stage, name: String, remarks: Vec<String>) -> Result<Packed, F
 }
 
 fn written(stage: &Stage) -> io::Result<(File, u64, Digest)> {
-    let encoder = GzEncoder::new(tempfile::tempfile()?, Compression::default());
-    let mut builder = tar::Builder::new(encoder);
+    let hashing = Hashing::new(tempfile::tempfile()?, Algorithm::Sha256);
+    let mut builder = tar::Builder::new(GzEncoder::new(hashing, Compression::default()));
     stage.walk(&mut |path, node| append(&mut builder, path, node))?;
-    let mut file = builder.into_inner()?.finish()?;
+    let (mut file, digest, size_bytes) = builder.into_inner()?.finish()?.finish();
     file.rewind()?;
-    let (mut hasher, mut size_bytes) = (Hasher::new(Algorithm::Sha256), 0);
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            break;
-        }
-        hasher.update(&buffer[..count]);
-        size_bytes += count as u64;
+    Ok((file, size_bytes, digest))
+}
+
+/// Passes bytes on, and hashes them.
+pub(crate) struct Hashing<W> {
+    inner: W,
+    hasher: Hasher,
+    size_bytes: u64,
+}
+
+impl<W> Hashing<W> {
+    pub(crate) fn new(inner: W, algorithm: Algorithm) -> Self {
+        Self { inner, hasher: Hasher::new(algorithm), size_bytes: 0 }
     }
-    file.rewind()?;
-    Ok((file, size_bytes, hasher.finish()))
+
+    pub(crate) fn finish(self) -> (W, Digest, u64) {
+        (self.inner, self.hasher.finish(), self.size_bytes)
+    }
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.inner.write(bytes)?;
+        self.hasher.update(&bytes[..count]);
+        self.size_bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
 }
 
 /// Adds an entry to an archive, without times and owners.

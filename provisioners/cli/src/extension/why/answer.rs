@@ -6,12 +6,11 @@ use rukpak_catalog::resolve::{Candidate, Explanation};
 use rukpak_crds::olm::cluster_extension::CatalogFilter;
 use serde::Serialize;
 
-use super::{AskedCatalog, Unasked};
-use crate::answer::structured;
+use super::AskedCatalog;
+use crate::answer::print;
 use crate::args::OutputForm;
 use crate::exit::Exit;
 use crate::extension::Installed;
-use crate::output::to_stdout;
 use crate::table::{self, one_line};
 
 /// What `--output json` prints.
@@ -79,10 +78,7 @@ impl Answer {
         looked: &[AskedCatalog],
         explanation: &Explanation<'_>,
     ) -> Self {
-        let unserved = looked.iter().find_map(|looked| match &looked.content {
-            Err(why @ Unasked::NotServed(_)) => Some(why.to_string()),
-            _ => None,
-        });
+        let unserved = looked.iter().find_map(AskedCatalog::unserved);
         let is_blocked = unserved.is_some();
         let message = unserved.or_else(|| explanation.outcome.as_ref().err().map(ToString::to_string));
         let chosen = explanation.outcome.as_ref().ok().filter(|_| message.is_none()).map(|resolved| Chosen {
@@ -111,13 +107,13 @@ impl Answer {
 
     pub(super) fn print(&self, form: OutputForm) -> Exit {
         let exit = if self.chosen.is_some() { Exit::Yes } else { Exit::No };
-        match form {
-            OutputForm::Text | OutputForm::Wide => to_stdout(|out| self.text(out, form == OutputForm::Wide), exit),
-            OutputForm::Name => {
-                to_stdout(|out| self.chosen.iter().try_for_each(|chosen| writeln!(out, "{}", chosen.bundle)), exit)
-            }
-            OutputForm::Json | OutputForm::Yaml => structured(form, self, exit),
-        }
+        print(
+            form,
+            self,
+            |out, _, is_wide| self.text(out, is_wide),
+            |out| self.chosen.iter().try_for_each(|chosen| writeln!(out, "{}", chosen.bundle)),
+            exit,
+        )
     }
 
     pub(super) fn text(&self, out: &mut dyn Write, is_wide: bool) -> io::Result<()> {

@@ -5,15 +5,12 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
+use rukpak_catalog::Range;
 use rukpak_catalog::choose::{self, choose};
-use rukpak_catalog::resolve::{Installed as Present, Offer, Request, resolve};
-use rukpak_catalog::version::Constraint;
-use rukpak_catalog::{Bundle, Catalog, Range};
+use rukpak_catalog::resolve::{Request, resolve};
 use rukpak_crds::config::API_ROLES;
 use rukpak_crds::names::{self, CLASS_PLAIN, CLASS_REGISTRY};
-use rukpak_crds::olm::cluster_extension::{
-    CatalogFilter, ClusterExtensionSpec, CrdUpgradeSafetyEnforcement, UpgradeConstraintPolicy,
-};
+use rukpak_crds::olm::cluster_extension::{CatalogFilter, ClusterExtensionSpec, CrdUpgradeSafetyEnforcement};
 use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_crds::plan::{ApprovalPolicy, PlannedDependency};
 use rukpak_crds::platform_operator::{PlatformPackage, UpgradePolicy};
@@ -30,7 +27,7 @@ use serde_json::{Map, Value, json};
 use super::manifest::Manifest;
 use super::{Asked, Unplanned};
 use crate::cluster::{self, Cluster};
-use crate::extension::{installed, why};
+use crate::extension::why;
 use crate::failure::Failure;
 
 /// What a status calls a ClusterCatalog.
@@ -98,8 +95,11 @@ impl<'a> Offers<'a> {
             return Err(Unplanned::Refused(unserved));
         }
 
-        let held: Vec<Held<'_>> = looked.iter().filter_map(why::AskedCatalog::offer).collect();
-        let (catalog, bundle) = choose_for(extension, filter, &held)?;
+        let range = why::range(filter)?;
+        let request = Request { ignores_dependencies: true, ..why::request(extension, filter, range.as_ref()) };
+        let found = resolve(&why::offers(&looked, filter), request);
+        let found = found.map_err(|error| Unplanned::Refused(error.to_string()))?;
+        let (catalog, bundle) = (format!("{CATALOG}{}", found.catalog), found.bundle.clone());
 
         let said = |key: &str| extension.annotations().get(key).map(String::as_str);
         let wish = Wish {
@@ -293,34 +293,6 @@ fn find_offered<'a>(offers: &'a [Offered], package: &PlatformPackage) -> Result<
         Some(_) => Err(refused("several ClusterCatalogs of the same priority have")),
         None => Ok(offered),
     }
-}
-
-/// A catalog, its priority, and what it holds.
-type Held<'a> = (&'a str, i32, &'a Catalog);
-
-/// Chooses the bundle that the catalogs make of the request. Returns its catalog, too.
-fn choose_for(
-    extension: &ClusterExtension,
-    filter: &CatalogFilter,
-    held: &[Held<'_>],
-) -> Result<(String, Bundle), Unplanned> {
-    let range = filter.version.as_deref().filter(|text| !text.is_empty()).map(Constraint::parse).transpose();
-    let range = range.map_err(|error| Failure::no(format!("desired version range is invalid: {error}")))?;
-    let offers = held.iter().filter_map(|(catalog, priority, content)| {
-        let package = content.packages.get(&filter.package_name)?;
-        Some(Offer { catalog, priority: *priority, package })
-    });
-    let present = installed(extension);
-    let request = Request {
-        package: &filter.package_name,
-        version: range.as_ref(),
-        channels: &filter.channels,
-        installed: present.map(|it| Present { name: it.bundle, version: it.version, release: it.release }),
-        is_self_certified: filter.upgrade_constraint_policy == UpgradeConstraintPolicy::SelfCertified,
-        ignores_dependencies: true,
-    };
-    let found = resolve(&offers.collect::<Vec<_>>(), request).map_err(|error| Unplanned::Refused(error.to_string()))?;
-    Ok((format!("{CATALOG}{}", found.catalog), found.bundle.clone()))
 }
 
 /// What BundleDeployments have installed beside `package`, as their status states it. What a tenant's account has installed does not count.

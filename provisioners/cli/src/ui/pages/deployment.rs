@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use rukpak_crds::names::CLASS_REGISTRY;
-use rukpak_crds::{BundleDeployment, ConditionStatus, Revision};
+use rukpak_crds::{BundleDeployment, Revision};
 use serde_json::Value;
 
 use super::super::html::{Cell, badge, beside, escaped, link, page, quiet, short, table, time};
@@ -203,11 +203,7 @@ fn history(deployment: &BundleDeployment, (said, now): (&mut Said, Timestamp)) -
 fn conditions(deployment: &BundleDeployment, said: &mut Said) -> String {
     let found = deployment.status.iter().flat_map(|status| &status.conditions);
     let rows = found.map(|found| {
-        let status = match found.status {
-            ConditionStatus::True => "True",
-            ConditionStatus::False => "False",
-            ConditionStatus::Unknown => "Unknown",
-        };
+        let status = format!("{:?}", found.status);
         vec![found.type_.as_str().into(), status.into(), found.reason.as_str().into(), said.once(&found.message)]
     });
     table("Conditions", &["Type", "Status", "Reason", "Message"], rows.collect(), "There are none yet.")
