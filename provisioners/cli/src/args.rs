@@ -5,7 +5,6 @@ mod catalog;
 mod cluster;
 mod deployment;
 mod diff;
-mod examples;
 mod extension;
 mod image;
 mod install;
@@ -13,7 +12,6 @@ mod migrate;
 mod namespace;
 mod output;
 mod plan;
-mod policy;
 mod rights;
 mod shell;
 mod trust;
@@ -25,20 +23,20 @@ use std::path::Path;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-pub use bundle::{CertProvider, ChartArgs, ObjectForm, RegistryArgs, RenderArgs, SourceArgs, ValidateArgs};
+pub use bundle::{
+    CertProvider, ChartArgs, ExamplesArgs, ObjectForm, RegistryArgs, RenderArgs, SourceArgs, ValidateArgs,
+};
 pub use catalog::{CatalogArgs, CatalogCommand, CatalogServerArgs, ListArgs, ShowArgs};
 pub use cluster::{ClusterArgs, ContentArgs, ServiceArgs, StatusArgs};
 pub use deployment::{DeploymentArgs, RollbackArgs, WaitingArgs, WhyArgs};
 pub use diff::DiffArgs;
-pub use examples::ExamplesArgs;
 pub use extension::{ExtensionArgs, ExtensionCommand, ListExtensionsArgs, WhyExtensionArgs};
 pub use image::{ExportArgs, ImportArgs, PackageArgs, PullArgs};
 pub use install::{GitArgs, InstallArgs, RunArgs};
-pub use migrate::{Holder, Kind, MigrateArgs};
+pub use migrate::{Kind, MigrateArgs};
 pub use output::{AnswerForm, OutputArgs, OutputForm};
 pub use plan::{ListPlansArgs, PlanArgs, PlanCommand, PlanVerb, PreviewArgs};
-pub use policy::PolicyArgs;
-pub use rights::{RightsArgs, RoleForm};
+pub use rights::{PolicyArgs, RightsArgs, RoleForm};
 pub use shell::{CompletionArgs, ManArgs};
 pub use trust::TrustArgs;
 pub use ui::UiArgs;

@@ -26,7 +26,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::answer::{DEPLOYMENTS, name_of, object_name, print, structured};
-use crate::args::{Holder, MigrateArgs, OutputForm};
+use crate::args::{self, MigrateArgs, OutputForm};
 use crate::cluster::{Cluster, Dependents};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -63,12 +63,12 @@ pub async fn run(arguments: &MigrateArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let (from, name) = match &arguments.object {
         None => return Box::pin(takeover::all(&cluster, arguments)).await,
-        Some((Holder::Subscription, name)) => return Box::pin(takeover::one(&cluster, arguments, name)).await,
-        Some((Holder::Ours(_), _)) if arguments.takeover.back => {
+        Some((args::Kind::Subscription, name)) => return Box::pin(takeover::one(&cluster, arguments, name)).await,
+        Some(_) if arguments.takeover.back => {
             let text = "--back is for subscriptions: name what shall have it by --to";
             return Err(Failure::unknown(text).hint("rukpakctl migrate --help"));
         }
-        Some((Holder::Ours(kind), name)) => (*kind, name),
+        Some((kind, name)) => (*kind, name),
     };
     let plan = plan::plan(&cluster, arguments, (from, name)).await?;
     if arguments.apply {
@@ -138,7 +138,7 @@ impl Plan {
         let mut owner = None;
         if let Some((identity, object)) = &self.made {
             let created = cluster.create_any(identity, object).await?;
-            if !objects::asks_for_the_same(object, &created) {
+            if !objects::says_all(&object["spec"], &created.data["spec"]) {
                 let text = format!("{} already exists and asks for something else", named(identity));
                 return Err(Failure::no(text));
             }

@@ -5,6 +5,7 @@
 mod taken;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kube::ResourceExt as _;
 use rukpak_crds::names::{CLASS_HELM, CLASS_PLAIN, CLASS_REGISTRY, ROLLBACK_TO};
@@ -40,7 +41,8 @@ pub async fn run(arguments: &RunArgs) -> Result<Exit, Failure> {
     let deployment = deployment(arguments, class, upload::labels(name, &packed), values);
     let applied = apply(&cluster, &deployment).await?;
     let exit = say(&format!("bundledeployment.core.rukpak.io {name:?} applied"));
-    let (bundle, uploaded) = upload::deliver(&cluster, &service, &applied, packed, arguments.timeout()).await?;
+    let (bundle, uploaded) =
+        upload::deliver(&cluster, &service, &applied, packed, arguments.timeout_or(Duration::from_mins(1))).await?;
     let exit_then = say(&match uploaded {
         Uploaded::New => format!("successfully uploaded bundle content for {bundle:?}"),
         Uploaded::Known => format!("bundle {bundle:?} is already up-to-date"),
@@ -48,7 +50,7 @@ pub async fn run(arguments: &RunArgs) -> Result<Exit, Failure> {
     let exit = if exit == Exit::Yes { exit_then } else { exit };
     if arguments.wait {
         let goes_on = format!("the installation of bundledeployment {name:?} goes on");
-        let timeout = arguments.install_timeout();
+        let timeout = arguments.timeout_or(Duration::from_mins(5));
         let wait = Wait { name, timeout, goal: "installed and healthy", goes_on: &goes_on };
         wait::until_ready(&cluster, &wait, applied.metadata.generation, stale(&applied, uploaded)).await?;
         say(&format!("bundledeployment.core.rukpak.io {name:?} is installed and healthy"));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 
-use super::{AnswerForm, TrustArgs, ValuesArgs, namespace};
+use super::{AnswerForm, ClusterArgs, ServiceArgs, TrustArgs, ValuesArgs, namespace};
 use crate::format::{self, Format};
 
 /// Flags of `render`.
@@ -28,6 +28,22 @@ pub struct ValidateArgs {
     pub output: AnswerForm,
     #[command(flatten)]
     pub source: SourceArgs,
+}
+
+/// Flags of `examples`.
+#[derive(Args, Debug)]
+pub struct ExamplesArgs {
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Only examples of this kind, in any case
+    pub kind: Option<String>,
+    /// How the objects are written: documents of YAML, or one JSON array
+    #[arg(short, long, value_name = "FORM", default_value = "yaml")]
+    pub output: ObjectForm,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub service: ServiceArgs,
 }
 
 /// How objects are written.

@@ -109,13 +109,8 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// How long the Bundle may take to come.
-    pub fn timeout(&self) -> Duration {
-        self.timeout.unwrap_or(Duration::from_mins(1))
-    }
-
-    /// How long the installation may take.
-    pub fn install_timeout(&self) -> Duration {
-        self.timeout.unwrap_or(Duration::from_mins(5))
+    /// How long to wait for something that takes `default` at the most.
+    pub fn timeout_or(&self, default: Duration) -> Duration {
+        self.timeout.unwrap_or(default)
     }
 }

@@ -13,7 +13,7 @@ use super::{CatalogServerArgs, CertProvider, ClusterArgs, EXIT_CODES, OutputArgs
 pub struct MigrateArgs {
     /// What has it: platformoperator/NAME, bundledeployment/NAME or clusterextension/NAME; subscription/NAME of OLM v0
     #[arg(value_name = "KIND/NAME", value_parser = object, required_unless_present = "all")]
-    pub object: Option<(Holder, String)>,
+    pub object: Option<(Kind, String)>,
     /// What shall have it [default: clusterextension; for a subscription platformoperator]
     #[arg(long, value_name = "KIND")]
     pub to: Option<Kind>,
@@ -57,15 +57,6 @@ pub struct TakeoverArgs {
     pub trust: TrustArgs,
 }
 
-/// What may have what is installed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// One of ours.
-    Ours(Kind),
-    /// A Subscription of OLM v0.
-    Subscription,
-}
-
 /// What may have a BundleDeployment, or none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
@@ -83,13 +74,9 @@ pub enum Kind {
     Subscription,
 }
 
-fn object(text: &str) -> Result<(Holder, String), String> {
+fn object(text: &str) -> Result<(Kind, String), String> {
     let (kind, name) = text.split_once('/').unwrap_or((text, ""));
-    let known = match kind.to_ascii_lowercase().as_str() {
-        "subscription" => Some(Holder::Subscription),
-        _ => Kind::from_str(kind, true).ok().map(Holder::Ours),
-    };
-    let known = known.filter(|_| !name.is_empty());
+    let known = Kind::from_str(kind, true).ok().filter(|_| !name.is_empty());
     let known = known
         .ok_or("write platformoperator/NAME, bundledeployment/NAME, clusterextension/NAME or subscription/NAME")?;
     Ok((known, name.to_owned()))
@@ -101,9 +88,9 @@ mod tests {
 
     #[test]
     fn kind_and_name_are_one_word() {
-        assert_eq!(object("platformoperator/pump"), Ok((Holder::Ours(Kind::Operator), "pump".to_owned())));
-        assert_eq!(object("ClusterExtension/pump"), Ok((Holder::Ours(Kind::Extension), "pump".to_owned())));
-        assert_eq!(object("Subscription/pump"), Ok((Holder::Subscription, "pump".to_owned())));
+        assert_eq!(object("platformoperator/pump"), Ok((Kind::Operator, "pump".to_owned())));
+        assert_eq!(object("ClusterExtension/pump"), Ok((Kind::Extension, "pump".to_owned())));
+        assert_eq!(object("Subscription/pump"), Ok((Kind::Subscription, "pump".to_owned())));
         for text in ["pump", "bundle/pump", "bundledeployment/", "/pump", "subscription/"] {
             assert!(object(text).is_err(), "{text}");
         }

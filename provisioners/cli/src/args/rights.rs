@@ -1,4 +1,6 @@
-//! Flags of `rights`.
+//! Flags of `rights` and `policy`, which print what restricts accounts.
+
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use rukpak_crds::ServiceAccountReference;
@@ -29,6 +31,16 @@ pub struct RightsArgs {
     pub cluster: ClusterArgs,
     #[command(flatten)]
     pub service: ServiceArgs,
+}
+
+/// Flags of `policy`.
+#[derive(Args, Debug)]
+pub struct PolicyArgs {
+    /// A file with an InstallPolicy
+    pub file: PathBuf,
+    /// How the policies are written: documents of YAML, one JSON array, or their names
+    #[arg(short, long, value_name = "FORM", default_value = "yaml")]
+    pub output: RoleForm,
 }
 
 /// How roles are written.

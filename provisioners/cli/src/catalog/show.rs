@@ -125,10 +125,7 @@ async fn answer<'a>(
         None => None,
     };
     let dependencies = dependencies::of(&opened.catalog, package, &choice, &bundle.facts);
-    let mut answer = Answer::new(package, &choice, bundle, why, upgrades);
-    answer.refuse(refusal);
-    answer.dependencies = dependencies;
-    Ok(answer)
+    Ok(Answer::new(package, &choice, bundle, why, refusal, dependencies, upgrades))
 }
 
 /// Why the manager would not install it.

@@ -81,7 +81,11 @@ fn compare(path: String, before: Option<&Value>, after: Option<&Value>, all: &mu
                 }
                 order(&path, (old, &old_names), (new, &new_names), all);
             }
-            _ => by_index(&path, old, new, all),
+            _ => {
+                for index in 0..old.len().max(new.len()) {
+                    compare_items(format!("{path}[{index}]"), old.get(index), new.get(index), all);
+                }
+            }
         },
         _ => all.push(FieldChange { path, before: before.cloned(), after: after.cloned() }),
     }
@@ -112,12 +116,6 @@ fn maps(path: &str, old: &Map<String, Value>, new: &Map<String, Value>, all: &mu
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     for key in keys {
         compare(format!("{path}.{key}"), old.get(key), new.get(key), all);
-    }
-}
-
-fn by_index(path: &str, old: &[Value], new: &[Value], all: &mut Vec<FieldChange>) {
-    for index in 0..old.len().max(new.len()) {
-        compare_items(format!("{path}[{index}]"), old.get(index), new.get(index), all);
     }
 }
 

@@ -1,7 +1,6 @@
 //! The objects that are made. Pure.
 
 use kube::ResourceExt as _;
-use kube::api::DynamicObject;
 use rukpak_crds::{BundleDeployment, PlatformOperatorSpec, config, names};
 use serde_json::{Map, Value, json};
 
@@ -47,12 +46,8 @@ fn metadata(deployment: &BundleDeployment) -> Value {
     metadata
 }
 
-/// Whether the spec of `there` says all that the spec of `wanted` says; what else it says is defaults.
-pub(super) fn asks_for_the_same(wanted: &Value, there: &DynamicObject) -> bool {
-    says_all(&wanted["spec"], &there.data["spec"])
-}
-
-fn says_all(wanted: &Value, there: &Value) -> bool {
+/// Whether `there` says all that `wanted` says; what else it says is defaults.
+pub(super) fn says_all(wanted: &Value, there: &Value) -> bool {
     match (wanted, there) {
         (Value::Object(wanted), Value::Object(there)) => {
             wanted.iter().all(|(key, value)| there.get(key).is_some_and(|there| says_all(value, there)))
@@ -90,11 +85,11 @@ mod tests {
         let typed: ClusterExtension = serde_json::from_value(made.clone()).unwrap();
         assert!(typed.spec.catalog().is_ok());
         assert_eq!(made["metadata"]["name"], "pump");
-        let mut there: DynamicObject = serde_json::from_value(made.clone()).unwrap();
-        there.data["spec"]["source"]["catalog"]["upgradeConstraintPolicy"] = json!("CatalogProvided");
-        assert!(asks_for_the_same(&made, &there));
-        there.data["spec"]["source"]["catalog"]["packageName"] = json!("q");
-        assert!(!asks_for_the_same(&made, &there));
+        let mut there = made.clone();
+        there["spec"]["source"]["catalog"]["upgradeConstraintPolicy"] = json!("CatalogProvided");
+        assert!(says_all(&made["spec"], &there["spec"]));
+        there["spec"]["source"]["catalog"]["packageName"] = json!("q");
+        assert!(!says_all(&made["spec"], &there["spec"]));
         let made = operator(&deployment, &package);
         assert_eq!(made["metadata"]["annotations"], json!({"core.rukpak.io/ignore-dependencies": "true"}));
         assert_eq!(made["spec"], json!({"package": {"name": "p", "version": "1.0.0"}, "apiRoles": false}));

@@ -25,8 +25,9 @@ pub(super) async fn plan(
     arguments: &MigrateArgs,
     (from, name): (Kind, &str),
 ) -> Result<Plan, Failure> {
-    if from == Kind::Subscription || arguments.to == Some(Kind::Subscription) {
-        return Err(only_its_own());
+    if arguments.to == Some(Kind::Subscription) {
+        let text = "--to subscription is for what OLM has installed for that very subscription";
+        return Err(Failure::no(text).hint("rukpakctl migrate subscription/NAME --to subscription"));
     }
     let (deployment, is_owned, package) = match from {
         Kind::Operator => {
@@ -68,11 +69,6 @@ pub(super) async fn plan(
         }
     };
     Ok(Plan { deployment, made: wanted, left })
-}
-
-fn only_its_own() -> Failure {
-    Failure::no("--to subscription is for what OLM has installed for that very subscription")
-        .hint("rukpakctl migrate subscription/NAME --to subscription")
 }
 
 fn nothing_installed(name: &str) -> Failure {

@@ -32,6 +32,7 @@ use crate::cluster::Cluster;
 use crate::diff::{Planned, Preview, preview};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::history::source;
 use crate::source::remote;
 use crate::table;
 
@@ -166,7 +167,7 @@ async fn answer(
     if why == Why::Upgrade && is_changed && !deployment.spec.windows.is_empty() {
         notes.push("it waits for the next of spec.windows".to_owned());
     }
-    let status = changes.status(&format!("installs {}", source_of(&deployment)));
+    let status = changes.status(&format!("installs {}", source(&deployment.spec.template.spec.source)));
     Ok(Answer { name: what, dependencies, status, obstacles, unknown, notes, asks })
 }
 
@@ -178,11 +179,6 @@ fn held_up(deployment: &BundleDeployment) -> Vec<String> {
         .rollback_to
         .map(|revision| format!("spec.rollbackTo is {revision}: that revision is installed, and the template is not"));
     suspended.into_iter().chain(rolled_back).collect()
-}
-
-/// What the template names, for people.
-fn source_of(deployment: &BundleDeployment) -> String {
-    crate::history::source(&deployment.spec.template.spec.source)
 }
 
 impl Asked {

@@ -39,7 +39,7 @@ pub(super) struct Answer {
     facts: Option<FactLines>,
     /// What has to be installed with it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) dependencies: Option<Dependencies>,
+    dependencies: Option<Dependencies>,
     #[serde(skip_serializing_if = "Option::is_none")]
     upgrades: Option<Upgrades>,
 }
@@ -93,6 +93,8 @@ impl Answer {
         choice: &Choice<'_>,
         bundle: Bundle,
         why: String,
+        refusal: Option<String>,
+        dependencies: Option<Dependencies>,
         upgrades: Option<Upgrades>,
     ) -> Self {
         Self {
@@ -103,19 +105,13 @@ impl Answer {
             default_channel: package.default_channel.clone(),
             image: bundle.image,
             why: Some(why),
-            installable: true,
-            refusal: None,
+            installable: refusal.is_none(),
+            refusal,
             deprecations: choice.deprecations.clone(),
             facts: Some(FactLines::of(bundle.facts)),
-            dependencies: None,
+            dependencies,
             upgrades,
         }
-    }
-
-    /// It cannot be installed, if there is a reason against it.
-    pub(super) fn refuse(&mut self, refusal: Option<String>) {
-        self.installable = refusal.is_none();
-        self.refusal = refusal;
     }
 
     /// A line for each fact.
