@@ -36,7 +36,7 @@ struct Status<'a> {
     successful: bool,
     /// What the ClusterOperator says; absent where no PlatformOperators are served.
     #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<&'a str>,
+    message: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -101,8 +101,7 @@ pub async fn run(arguments: &StatusArgs) -> Result<Exit, Failure> {
 /// What `--output json` prints.
 pub(crate) async fn answer(cluster: &Cluster, labels: Option<&str>) -> Result<Value, Failure> {
     let (deployments, operators) = gather(cluster, labels).await?;
-    let message = operators.as_deref().map(|operators| Summary::of(operators).message);
-    let status = status(&deployments, operators.as_deref(), message.as_deref());
+    let status = status(&deployments, operators.as_deref());
     serde_json::to_value(status).map_err(|error| Failure::unknown(error.to_string()))
 }
 
@@ -121,8 +120,7 @@ async fn gather(
 }
 
 fn print(form: OutputForm, deployments: &[BundleDeployment], operators: Option<&[PlatformOperator]>) -> Exit {
-    let message = operators.map(|operators| Summary::of(operators).message);
-    let status = status(deployments, operators, message.as_deref());
+    let status = status(deployments, operators);
     let exit = if status.successful { Exit::Yes } else { Exit::No };
     answer::print(
         form,
@@ -133,16 +131,13 @@ fn print(form: OutputForm, deployments: &[BundleDeployment], operators: Option<&
     )
 }
 
-fn status<'a>(
-    deployments: &'a [BundleDeployment],
-    operators: Option<&'a [PlatformOperator]>,
-    message: Option<&'a str>,
-) -> Status<'a> {
+fn status<'a>(deployments: &'a [BundleDeployment], operators: Option<&'a [PlatformOperator]>) -> Status<'a> {
     let bundle_deployments: Vec<DeploymentLine<'_>> = deployments.iter().map(deployment_line).collect();
     let platform_operators: Vec<Line<'_>> = operators.unwrap_or_default().iter().map(line).collect();
-    let is_failing = operators.is_some_and(|operators| Summary::of(operators).failing != 0);
+    let summary = operators.map(Summary::of);
+    let is_failing = summary.as_ref().is_some_and(|summary| summary.failing != 0);
     let successful = bundle_deployments.iter().all(|line| line.is_ready) && !is_failing;
-    Status { bundle_deployments, platform_operators, successful, message }
+    Status { bundle_deployments, platform_operators, successful, message: summary.map(|summary| summary.message) }
 }
 
 fn deployment_line(deployment: &BundleDeployment) -> DeploymentLine<'_> {
@@ -173,7 +168,7 @@ impl Status<'_> {
             let heading = [&["BUNDLEDEPLOYMENT", "READY", "SUSPENDED", "REASON"], wide, &["MESSAGE"]].concat();
             table::write_in_colour(out, palette, &heading, &rows)?;
         }
-        let Some(message) = self.message else { return Ok(()) };
+        let Some(message) = &self.message else { return Ok(()) };
         if !self.platform_operators.is_empty() {
             writeln!(out)?;
         }

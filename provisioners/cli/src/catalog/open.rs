@@ -35,7 +35,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Loads the catalog that the flags name. A running catalog is asked for each package, or for `wanted` alone. Where that fails nothing was found out, whoever says no.
+    /// Loads the catalog that the flags name. A running catalog is asked for each package, or for `wanted` alone. Where that fails
+    /// nothing was found out, whoever says no.
     pub(super) async fn new(arguments: &CatalogArgs, wanted: Option<&str>) -> Result<Self, Failure> {
         let place = CatalogLocation::new(&arguments.catalog).map_err(Failure::unknown)?;
         let mut from = place.to_string();

@@ -113,7 +113,7 @@ fn deployments_and_operators_have_a_table_each() {
         bundle_deployments: deployments.iter().map(deployment_line).collect(),
         platform_operators: operators,
         successful: false,
-        message: Some("m"),
+        message: Some("m".to_owned()),
     };
     let shown = |status: &Status<'_>, is_wide| {
         let mut out = Vec::new();
