@@ -9,11 +9,11 @@
 mod preview;
 mod show;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use kube::ResourceExt as _;
 use rukpak_crds::{Plan, PlanApproval};
-use serde::Serialize;
 
 use crate::answer::print;
 use crate::args::{ListPlansArgs, OutputForm, PlanArgs, PlanCommand, PlanVerb};
@@ -25,12 +25,6 @@ use crate::table;
 
 /// The resource of Plans, with its group.
 const PLANS: &str = "plan.core.rukpak.io";
-
-/// What `list --output json` prints.
-#[derive(Serialize)]
-struct Plans<'a> {
-    plans: &'a [Plan],
-}
 
 pub async fn run(verb: &PlanVerb) -> Result<Exit, Failure> {
     let Some(command) = &verb.command else { return Ok(preview::run(&verb.preview).await) };
@@ -57,7 +51,7 @@ async fn list(arguments: &ListPlansArgs) -> Result<Exit, Failure> {
     let form = arguments.output.form;
     Ok(print(
         form,
-        &Plans { plans: &plans },
+        &BTreeMap::from([("plans", &plans)]),
         |out, palette, is_wide| text(out, palette, &plans, is_wide),
         |out| plans.iter().try_for_each(|plan| writeln!(out, "{PLANS}/{}", plan.name_any())),
         Exit::Yes,

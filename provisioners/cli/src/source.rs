@@ -1,24 +1,24 @@
 //! Where a bundle comes from: a folder, an archive or an image, all read by the rules of the cluster.
 
-mod archive;
 mod folder;
-mod image;
 pub mod pack;
 pub mod remote;
 
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rukpak_content::{BundleTree, CollectError, Limits, RelativePath, Tree as _};
 use rukpak_format::helm;
-use rukpak_source::{Stage, stage};
+use rukpak_source::{Stage, image, stage, tarball};
 
 use crate::args::{SourceArgs, TrustArgs};
 use crate::failure::Failure;
 use crate::output::chain;
+use crate::registries::Registries;
 
 /// The folder that is only in registry+v1 bundles.
 const METADATA: &str = "metadata";
@@ -62,12 +62,12 @@ pub async fn read(arguments: &SourceArgs) -> Result<Content, Failure> {
     let mut remarks = Vec::new();
     let stage = match std::fs::metadata(&path) {
         Ok(metadata) if metadata.is_dir() => folder::stage(&path, &mut remarks)?,
-        Ok(_) => archive::stage(&path)?,
+        Ok(_) => stage_archive(&path)?,
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unread(&name, &error)),
         Err(_) => {
             let reference = reference(&arguments.bundle)?;
             let why = format!("{reference}: there is no file or folder of this name, so it was taken for an image: ");
-            let (from, stage) = image::pull(reference, &arguments.trust, &why).await?;
+            let (from, stage) = pull_image(reference, &arguments.trust, &why).await?;
             return content_of_image(&stage, from);
         }
     };
@@ -94,7 +94,21 @@ pub fn read_staged(folder: &Path) -> Result<(Content, Stage), Failure> {
 
 /// Pulls an image. Returns its reference by digest, and its files.
 pub async fn pull(image: &str, trust: &TrustArgs) -> Result<(String, Stage), Failure> {
-    image::pull(image, trust, "").await
+    pull_image(image, trust, "").await
+}
+
+/// Pulls an image. Returns its reference by digest, and its files. `why` stands before what is wrong with it.
+async fn pull_image(name: &str, trust: &TrustArgs, why: &str) -> Result<(String, Stage), Failure> {
+    let failed = |error: image::Error| {
+        let is_refused = matches!(&error, image::Error::Layer { source, .. } if is_refusal(source));
+        Failure::either(is_refused, format!("{why}{}", chain(&error)))
+    };
+    let mut registries = Registries::new(trust, Limits::default())?;
+    registries.log_in_for(name).await;
+    let (puller, credentials) = (&registries.puller, registries.credentials());
+    let image = puller.resolve(name, credentials).await.inspect_err(|_| registries.note_helpers()).map_err(failed)?;
+    let stage = puller.fetch(&image, credentials).await.map_err(failed)?;
+    Ok((image.reference(), stage))
 }
 
 /// Reads an image, also where a file of its name exists.
@@ -111,8 +125,19 @@ fn content_of_image(stage: &Stage, from: String) -> Result<Content, Failure> {
 /// Reads a folder or an archive of this machine.
 pub fn read_local(path: &Path) -> Result<Content, Failure> {
     let mut remarks = Vec::new();
-    let stage = if path.is_dir() { folder::stage(path, &mut remarks)? } else { archive::stage(path)? };
+    let stage = if path.is_dir() { folder::stage(path, &mut remarks)? } else { stage_archive(path)? };
     content(&stage, path.display().to_string(), remarks)
+}
+
+/// Unpacks a tar archive. Its bytes say how it is compressed, whatever its name ends in.
+fn stage_archive(path: &Path) -> Result<Stage, Failure> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|error| unread(&name, &error))?;
+    let unpacked = tarball::read(file, &env::temp_dir(), &Limits::default(), name.clone());
+    unpacked.map_err(|error| {
+        let is_refused = matches!(&error, tarball::Error::Archive(source) if is_refusal(source));
+        Failure::either(is_refused, format!("{name}: {}", chain(&error)))
+    })
 }
 
 /// Whether a name can only be meant as a path.

@@ -5,16 +5,15 @@
 //! guard     who may ask: requests to this very address, with the secret of the URL
 //! pages     what the verbs `status`, `tree`, `history`, `diff`, `plan` and `examples` answer, as HTML
 //! html      escaping, tables, times and names for people        said   one message once
-//! live      a line whenever something changes, over server-sent events
 //! page.css, page.js      the style, for dark and light; the search, and what asks for a page again when it has changed
 //! ```
 
 mod guard;
 mod html;
-mod live;
 mod pages;
 mod said;
 
+use std::convert::Infallible;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -22,14 +21,16 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
+use futures::{Stream, StreamExt as _};
 use rukpak_crds::{BundleDeployment, PlanApproval};
 use tokio::net::TcpListener;
 
 use self::guard::Guard;
 use crate::args::{CertProvider, ServiceArgs, UiArgs};
-use crate::cluster::Cluster;
+use crate::cluster::{Change, Cluster};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{to_stderr, to_stdout};
@@ -90,11 +91,24 @@ fn router(site: Arc<Site>, guard: Guard) -> Router {
         .route(&below("deployments/{name}/examples"), get(examples))
         .route(&below("deployments/{name}/revisions/{number}"), get(revision))
         .route(&below("plans/{name}"), get(plan))
-        .route(&below("live"), get(live::changes))
+        .route(&below("live"), get(changes))
         .route(&below("page.css"), get(async || asset("text/css; charset=utf-8", STYLE)))
         .route(&below("page.js"), get(async || asset("text/javascript; charset=utf-8", SCRIPT)))
         .with_state(site)
         .layer(axum::middleware::from_fn_with_state(Arc::new(guard), guard::check))
+}
+
+/// Watches what the pages are about for as long as one is open. Its data is `listed` where a watch begins, so that nothing is
+/// missed that happened before; else `changed`.
+async fn changes(State(site): State<Arc<Site>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let changes = site.cluster.changes().map(|change| {
+        let data = match change {
+            Change::Listed => "listed",
+            Change::Changed => "changed",
+        };
+        Ok(Event::default().event("change").data(data))
+    });
+    Sse::new(changes).keep_alive(KeepAlive::default())
 }
 
 fn asset(media_type: &'static str, text: &'static str) -> Response {

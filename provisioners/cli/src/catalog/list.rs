@@ -1,6 +1,6 @@
 //! `rukpakctl catalog list`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use rukpak_catalog::choose::{self, Request};
@@ -15,11 +15,6 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::to_stderr;
 use crate::table::{self, count};
-
-#[derive(Serialize)]
-struct Packages<'a> {
-    packages: &'a [PackageLine<'a>],
-}
 
 /// A package among others.
 #[derive(Serialize)]
@@ -110,7 +105,7 @@ pub(super) async fn run(arguments: &ListArgs) -> Result<Exit, Failure> {
     let Some(name) = &arguments.package else {
         let packages: Vec<PackageLine<'_>> = opened.catalog.packages.values().map(package_line).collect();
         to_stderr(&format!("{}: {}", opened.from, count(packages.len(), "package")));
-        let answer = Packages { packages: &packages };
+        let answer = BTreeMap::from([("packages", &packages)]);
         return Ok(print_either(arguments.output, &answer, |out| print_packages(out, &packages), Exit::Yes));
     };
     let package = package(&opened, name).map_err(|why| missing(&opened, &arguments.place, name, &why))?;

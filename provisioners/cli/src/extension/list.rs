@@ -1,9 +1,9 @@
 //! `rukpakctl extension list`.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use rukpak_crds::olm::ClusterExtension;
-use serde::Serialize;
 
 use super::{EXTENSIONS, Line};
 use crate::answer::print;
@@ -14,25 +14,17 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::table;
 
-/// What `--output json` prints.
-#[derive(Serialize)]
-struct Extensions<'a> {
-    extensions: Vec<Line<'a>>,
-}
-
 /// Asks the cluster. Yes if all have what they ask for.
 pub(super) async fn list(arguments: &ListExtensionsArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let extensions: Vec<ClusterExtension> = cluster.list(arguments.selector.as_deref()).await?;
-    let extensions: Vec<Line<'_>> = extensions.iter().map(Line::of).collect();
-    let exit = if extensions.iter().all(|line| line.is_settled) { Exit::Yes } else { Exit::No };
-    let form = arguments.output.form;
-    let answer = Extensions { extensions };
+    let lines: Vec<Line<'_>> = extensions.iter().map(Line::of).collect();
+    let exit = if lines.iter().all(|line| line.is_settled) { Exit::Yes } else { Exit::No };
     Ok(print(
-        form,
-        &answer,
-        |out, palette, is_wide| text(out, palette, &answer.extensions, is_wide),
-        |out| answer.extensions.iter().try_for_each(|line| writeln!(out, "{EXTENSIONS}/{}", line.name)),
+        arguments.output.form,
+        &BTreeMap::from([("extensions", &lines)]),
+        |out, palette, is_wide| text(out, palette, &lines, is_wide),
+        |out| lines.iter().try_for_each(|line| writeln!(out, "{EXTENSIONS}/{}", line.name)),
         exit,
     ))
 }

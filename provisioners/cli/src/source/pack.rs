@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use rukpak_content::{Algorithm, BundleTree, Digest, Hasher, Node, RelativePath, Tree as _};
 use rukpak_source::Stage;
 
-use super::{Content, archive, content, folder, unread};
+use super::{Content, content, folder, stage_archive, unread};
 use crate::failure::Failure;
 use crate::format::{self, Detected};
 
@@ -57,7 +57,7 @@ pub fn pack_any(path: &Path) -> Result<Packed, Failure> {
     if path.is_dir() {
         return pack(path);
     }
-    packed(&archive::stage(path)?, path.display().to_string(), Vec::new())
+    packed(&stage_archive(path)?, path.display().to_string(), Vec::new())
 }
 
 fn packed(stage: &Stage, name: String, remarks: Vec<String>) -> Result<Packed, Failure> {

@@ -8,7 +8,7 @@ use rukpak_crds::source::{GitSource, HttpSource};
 use rukpak_source::git::{self, Reference, Request};
 use rukpak_source::{Egress, Stage, http};
 
-use super::{Content, content, image};
+use super::{Content, content, pull_image};
 use crate::args::TrustArgs;
 use crate::failure::Failure;
 use crate::output::chain;
@@ -40,7 +40,7 @@ impl From<Error> for Failure {
 /// Fetches what a source names now.
 pub async fn read(source: &BundleSource, trust: &TrustArgs) -> Result<Content, Error> {
     let (from, stage) = match source {
-        BundleSource { image: Some(image), .. } => image::pull(&image.reference, trust, "").await?,
+        BundleSource { image: Some(image), .. } => pull_image(&image.reference, trust, "").await?,
         BundleSource { git: Some(git), .. } => repository(git, trust).await?,
         BundleSource { http: Some(http), .. } => archive(http, trust).await?,
         BundleSource { type_, .. } => {
