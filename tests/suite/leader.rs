@@ -23,9 +23,9 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// Promised by a holder that is to be replaced when it falls silent; long enough for it not to on a busy machine.
 const SHORT: &str = "--leader-elect-lease-duration=15s";
-/// Promised by a holder whose word must not have to be waited for.
+/// Promised by a holder whose word must not have to be waited for. It renews every 24 seconds, and has to be seen to.
 const LONG: &str = "--leader-elect-lease-duration=3m";
-/// Far shorter than the long promise, longer than any handover on a busy machine.
+/// Shorter than the long promise, longer than any handover on a busy machine.
 const AT_ONCE: Duration = Duration::from_mins(2);
 
 /// What all tests share. There is one Lease, so they take turns.

@@ -95,6 +95,18 @@ mod tests {
     }
 
     #[test]
+    fn requires_an_account_where_it_is_told_to() {
+        let requires = |flags: &[&str]| {
+            let arguments = [&["rukpak-webhook"], flags].concat();
+            Options::try_parse_from(arguments).map(|options| options.require_service_account()).ok()
+        };
+        assert_eq!(requires(&[]), Some(false));
+        assert_eq!(requires(&["--require=service-account"]), Some(true));
+        assert_eq!(requires(&["--require=service-account", "--require=none"]), Some(false));
+        assert_eq!(requires(&["--require=secret-hosts"]), None, "that is the controller's");
+    }
+
+    #[test]
     fn upstream_flags_are_accepted() {
         let options = Options::try_parse_from([
             "rukpak-webhook",

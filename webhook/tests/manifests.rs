@@ -61,6 +61,8 @@ fn every_controller_sends_logins_only_to_hosts_that_their_secrets_name() {
                 controllers += 1;
                 let arguments = container["args"].as_array().unwrap();
                 assert!(arguments.contains(&json!("--require=secret-hosts")), "{key:?} of {}", overlay.display());
+                let takes_back = json!("--require=none");
+                assert!(!arguments.contains(&takes_back), "{key:?} of {}", overlay.display());
             }
         }
     }

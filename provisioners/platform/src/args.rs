@@ -362,6 +362,19 @@ mod tests {
     }
 
     #[test]
+    fn each_name_of_require_closes_its_own_door() {
+        let required = |flags: &[&str]| {
+            let options = options(flags).unwrap();
+            (options.require_digests, options.require_content_policy)
+        };
+        assert_eq!(required(&[]), (false, false));
+        assert_eq!(required(&["--require=digests"]), (true, false));
+        assert_eq!(required(&["--require=content-policy"]), (false, true));
+        assert_eq!(required(&["--require=digests", "--require=content-policy"]), (true, true));
+        assert_eq!(required(&["--require=digests,none,content-policy"]), (false, true));
+    }
+
+    #[test]
     fn wrong_ones_say_how_to_write_them() {
         for (flag, hint) in [
             ("--catalog=dir:/x", "NAME=dir:PATH"),
@@ -373,6 +386,7 @@ mod tests {
             ("--catalog-ca=a/b", "NAMESPACE/NAME=FILE"),
             ("--catalog-poll-interval=1ms", "at least 1s"),
             ("--feature-gates=HelmChartSupport=true", "only BoxcutterRuntime"),
+            ("--require=secret-hosts", "digests"),
         ] {
             let error = options(&[flag]).unwrap_err();
             assert!(error.contains(hint), "{flag}: {error}");

@@ -65,10 +65,15 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_lease_that_would_let_two_lead() {
-        assert!(lease_duration("0").unwrap_err().contains("at least"));
-        let shortest = LeaderElection { lease_duration: lease_duration("1s").unwrap() };
-        assert!(shortest.lease_duration > shortest.renew_deadline());
-        assert!(shortest.renew_deadline() > shortest.retry_period() && !shortest.retry_period().is_zero());
+    fn leaves_every_leader_time_to_stop_before_another_may_lead() {
+        for text in ["0", "1ns", "999ms"] {
+            assert!(lease_duration(text).unwrap_err().contains("at least"), "{text}");
+        }
+        for text in ["1s", "1s1ns", "1999ms", "2s", "8s", "15s", "1h", "36500d"] {
+            let times = LeaderElection { lease_duration: lease_duration(text).unwrap() };
+            let to_stop = times.lease_duration.saturating_sub(times.renew_deadline());
+            assert!(to_stop >= times.lease_duration / 3 && times.retry_period() < to_stop, "{text}");
+            assert!(!times.retry_period().is_zero() && times.retry_period() < times.renew_deadline(), "{text}");
+        }
     }
 }
