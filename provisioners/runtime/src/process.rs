@@ -314,12 +314,13 @@ pub async fn listen(flag: &'static str, address: &Address) -> Result<Option<TcpL
     address.listen().await.map_err(|source| Error::Listen { address: address.clone(), flag, source })
 }
 
-/// Cancels `stop` at SIGTERM and at SIGINT, and `hurry` at the next.
+/// Returns the name of `task` at its end.
 async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static str {
     task.await;
     name
 }
 
+/// Cancels `stop` at SIGTERM and at SIGINT, and `hurry` at the next.
 fn stop_at_signals(stop: &CancellationToken, hurry: &CancellationToken) -> io::Result<()> {
     let (stop, hurry) = (stop.clone(), hurry.clone());
     let mut terminate = signal(SignalKind::terminate())?;
