@@ -137,6 +137,17 @@ impl<'a> Case<'a> {
         self.get(&self.target()).await.expect("it is there").data["status"].clone()
     }
 
+    /// The digest in the status that stands for what was applied.
+    pub async fn proof(&self) -> Value {
+        self.status().await["inventory"]["appliedDigest"].clone()
+    }
+
+    /// Waits until the status has another proof than `before`: that of a repair comes some seconds later.
+    pub async fn until_noted(&self, before: &Value) {
+        let is_other = |object: &DynamicObject| object.data["status"]["inventory"]["appliedDigest"] != *before;
+        self.until(&self.target(), "the proof of the repair", |object| object.is_some_and(is_other)).await;
+    }
+
     pub async fn uid(&self) -> String {
         self.get(&self.target()).await.expect("it is there").metadata.uid.expect("it is there")
     }

@@ -100,13 +100,15 @@ async fn restart_of_what_is_settled(world: &World, case: &Case<'_>) {
     at_rest(world).await;
     let written = writes(world, before);
     assert!(written.is_empty(), "{written:#?}");
-    // It does watch over it, and repairs with one write. The proof in the status follows when all this is over.
+    // It does watch over it, and repairs with one write. The proof in the status, which has the time of that, follows.
+    let proof = case.proof().await;
     case.edit("intruder", &case.config_map_target("a"), json!({"data": {"x": "drift"}})).await;
     case.until_value(&case.config_map_target("a"), "/data/x", &json!("1")).await;
+    case.until_noted(&proof).await;
     at_rest(world).await;
     let written = writes(world, before);
     let names: Vec<&str> = written.iter().map(|request| request.name.as_str()).collect();
-    assert_eq!(names, ["a"], "{written:#?}");
+    assert_eq!(names, ["a", case.name.as_str()], "{written:#?}");
 }
 
 async fn restart_with_drift(world: &World, case: &Case<'_>, other: &Case<'_>) {
