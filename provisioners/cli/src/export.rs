@@ -122,7 +122,7 @@ async fn import(arguments: &ImportArgs) -> Result<Exit, Failure> {
         // Whoever pulls it by this digest would not get it.
         if let Some(digest) = image.digest() {
             let wanted = oci::digest(digest)?;
-            oci::check(&format!("{name} of the layout"), entry.descriptor.digest.clone(), &wanted)?;
+            oci::check(&format!("{name} of the layout"), &entry.descriptor.digest, &wanted)?;
         }
         say("sending", &image);
         remote.log_in(&image, true).await?;

@@ -43,8 +43,8 @@ pub fn digest(text: &str) -> Result<Digest, Failure> {
 }
 
 /// Refuses what is not as its digest says.
-pub fn check(what: &str, found: Digest, wanted: &Digest) -> Result<(), Failure> {
-    if found == *wanted {
+pub fn check(what: &str, found: &Digest, wanted: &Digest) -> Result<(), Failure> {
+    if found == wanted {
         return Ok(());
     }
     Err(Failure::no(format!("{what} has the digest {found}, not {wanted}")))

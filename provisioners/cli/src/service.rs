@@ -225,7 +225,7 @@ async fn authorization(cluster: &Cluster) -> Result<Option<HeaderValue>, Failure
         Ok::<_, BoxError>(http::Response::new(value))
     });
     let answer = layer.layer(look).oneshot(http::Request::new(Body::empty())).await;
-    let answer = answer.map_err(|error| unusable(error.as_ref()))?;
+    let answer = answer.map_err(|error| unusable(&*error))?;
     Ok(answer.into_body().map(|mut value| {
         value.set_sensitive(true);
         value

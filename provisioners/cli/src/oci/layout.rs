@@ -116,7 +116,7 @@ impl Layout {
     pub fn manifest(&self, blob: &Descriptor) -> Result<Manifest, Failure> {
         let path = self.path(&blob.digest);
         let bytes = fs::read(&path).map_err(failed("read", &path))?;
-        check(&path.display().to_string(), Digest::sha256(&bytes), &blob.digest)?;
+        check(&path.display().to_string(), &Digest::sha256(&bytes), &blob.digest)?;
         Manifest::read(bytes, &blob.media_type)
     }
 
@@ -146,7 +146,7 @@ impl Layout {
             file.write_all(&part).map_err(failed("write", &self.folder))?;
             told(part.len());
         }
-        check("the blob that was sent", hasher.finish(), &blob.digest)?;
+        check("the blob that was sent", &hasher.finish(), &blob.digest)?;
         if bytes != blob.size_bytes {
             return Err(wrong_size(blob));
         }
@@ -159,7 +159,7 @@ impl Layout {
         let mut bytes = Vec::new();
         // No larger than a bundle, which is held whole elsewhere, too.
         from.read_to_end(&mut bytes).map_err(failed("read", &self.folder))?;
-        check("the blob", Digest::sha256(&bytes), &blob.digest)?;
+        check("the blob", &Digest::sha256(&bytes), &blob.digest)?;
         file.write_all(&bytes).map_err(failed("write", &self.folder))?;
         self.keep(file, &blob.digest)
     }
@@ -171,7 +171,7 @@ impl Layout {
         let mut file = File::open(&path).map_err(&unreadable)?;
         let mut hashing = Hashing::new(io::sink(), digest.algorithm());
         io::copy(&mut file, &mut hashing).map_err(&unreadable)?;
-        check(&path.display().to_string(), hashing.finish().1, digest)?;
+        check(&path.display().to_string(), &hashing.finish().1, digest)?;
         io::Seek::rewind(&mut file).map_err(&unreadable)?;
         Ok(file)
     }

@@ -84,7 +84,7 @@ impl Remote {
             return Err(no_manifest(&manifest.descriptor.digest, "it is too large"));
         }
         let wanted = super::digest(image.digest().unwrap_or(&digest))?;
-        check(&what(), manifest.descriptor.digest.clone(), &wanted)?;
+        check(&what(), &manifest.descriptor.digest, &wanted)?;
         Ok(manifest)
     }
 
