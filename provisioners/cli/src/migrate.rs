@@ -31,6 +31,7 @@ use crate::cluster::{Cluster, Dependents};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{to_stderr, to_stdout};
+use crate::table::one_line;
 
 /// A BundleDeployment that others write is read again this often.
 const ATTEMPTS: usize = 8;
@@ -150,8 +151,9 @@ impl Plan {
         done.push(Done { object, action: "handed over" });
         if let Some(owner) = &self.left {
             let identity = holder(&owner.kind, &owner.name);
-            cluster.delete_any(&identity, &owner.uid, Dependents::Go).await?;
-            done.push(Done { object: named(&identity), action: "deleted" });
+            if cluster.delete_any(&identity, &owner.uid, Dependents::Go).await? {
+                done.push(Done { object: named(&identity), action: "deleted" });
+            }
         }
         Ok(())
     }
@@ -172,7 +174,8 @@ fn print_done(form: OutputForm, done: &[Done]) -> Exit {
     print(
         form,
         &done,
-        |out, _, _| done.iter().try_for_each(|Done { object, action }| writeln!(out, "{object} {action}")),
+        // Names of roles may hold anything.
+        |out, _, _| done.iter().try_for_each(|step| writeln!(out, "{} {}", one_line(&step.object), step.action)),
         |out| done.iter().try_for_each(|step| writeln!(out, "{}", step.object)),
         Exit::Yes,
     )
