@@ -13,6 +13,7 @@ use kube::ResourceExt as _;
 use rukpak_crds::olm::ClusterExtension;
 use rukpak_crds::olm::cluster_extension::UpgradeConstraintPolicy;
 use rukpak_crds::olm::{PROGRESSING, reason};
+use rukpak_crds::platform_operator::UPGRADE_AVAILABLE;
 use rukpak_crds::{Condition, ConditionStatus, Conditions as _, condition};
 use serde::Serialize;
 
@@ -95,6 +96,11 @@ impl<'a> Line<'a> {
 pub(crate) fn installed(extension: &ClusterExtension) -> Option<Installed<'_>> {
     let bundle = &extension.status.as_ref()?.install.as_ref()?.bundle;
     Some(Installed { bundle: &bundle.name, version: &bundle.version, release: bundle.release.as_deref() })
+}
+
+/// Why a newer version is not installed; nothing where none is left out.
+pub(crate) fn upgrade(extension: &ClusterExtension) -> &str {
+    find(extension, UPGRADE_AVAILABLE).map_or("", |found| &found.message)
 }
 
 fn find<'a>(extension: &'a ClusterExtension, type_: &str) -> Option<&'a Condition> {

@@ -9,10 +9,11 @@ mod changes;
 mod deployment;
 mod plans;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use rukpak_crds::olm::ClusterExtension;
+use kube::ResourceExt as _;
+use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use serde_json::Value;
 
 pub(super) use self::changes::{diff, revision};
@@ -50,9 +51,15 @@ pub(super) async fn overview(cluster: &Cluster) -> Result<String, Failure> {
     }
     // Clusters without the kind have no such table.
     if let Ok(extensions) = cluster.list::<ClusterExtension>(None).await {
+        let deployments: BTreeSet<&str> = list(&status, "bundleDeployments").map(|line| text(line, "name")).collect();
         let lines = extension::lines(&extensions);
-        let rows = lines.iter().map(|line| extension_row(line, &mut said)).collect();
-        let heading = ["Name", "Package", "Version", "Settled", "Reason", "Message"];
+        let rows = extensions.iter().zip(&lines).map(|(found, line)| {
+            let deployment = deployment_name(&found.name_any());
+            let deployment = deployments.get(deployment.as_str()).copied();
+            extension_row(line, deployment, extension::upgrade(found), &mut said)
+        });
+        let rows = rows.collect();
+        let heading = ["Name", "Package", "Version", "Settled", "Reason", "Message", "Upgrade"];
         main.push_str(&table("ClusterExtensions", &heading, rows, "There are none."));
     }
     Ok(page("Installed bundles", "./", true, &main))
@@ -102,17 +109,19 @@ fn operator_row(line: &Value, said: &mut SaidOf) -> Vec<Cell> {
     ]
 }
 
-fn extension_row(line: &Value, said: &mut SaidOf) -> Vec<Cell> {
+/// The name leads to the BundleDeployment, if there is one. `upgrade` is why a newer version is not installed.
+fn extension_row(line: &Value, deployment: Option<&str>, upgrade: &str, said: &mut SaidOf) -> Vec<Cell> {
     let name = text(line, "name");
     let said = said.entry(name.to_owned()).or_default();
     let settled = if line["isSettled"] == true { badge("Yes", true, false) } else { badge("No", false, true) };
     vec![
-        name.into(),
+        deployment.map_or_else(|| name.into(), |deployment| link(&format!("deployments/{deployment}"), name)),
         text(line, "package").into(),
         text(&line["installed"], "version").into(),
         settled,
         text(line, "reason").into(),
         said.once(text(line, "message")),
+        said.once(upgrade),
     ]
 }
 
@@ -166,4 +175,25 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 
 fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_extension_leads_to_its_deployment_and_says_why_its_upgrade_waits() {
+        let line = json!({"name": "pump", "package": "pump-operator", "isSettled": true});
+        let html = |deployment, upgrade| {
+            let row = extension_row(&line, deployment, upgrade, &mut SaidOf::new());
+            row.into_iter().map(Cell::into_html).collect::<Vec<_>>()
+        };
+        let row = html(Some("pump-1f"), "Version 2.0.0 is <left out>");
+        assert_eq!(row[0], r#"<a href="deployments/pump-1f">pump</a>"#);
+        assert_eq!(row[6], "Version 2.0.0 is &lt;left out&gt;");
+        let row = html(None, "");
+        assert_eq!((row[0].as_str(), row[6].as_str()), ("pump", ""));
+    }
 }
