@@ -19,8 +19,6 @@ use crate::{
 
 /// Longest wait for something that should be there in seconds: the machine may be slow, the suite runs in parallel.
 pub const SOON: Duration = Duration::from_mins(2);
-/// How many arenas the C library's allocator may have.
-const ARENAS: &str = "MALLOC_ARENA_MAX";
 /// User of the private servers.
 pub const USER: &str = "robot";
 /// Password of the private servers.
@@ -116,10 +114,7 @@ impl World {
             Some((url, ca_pem)) => Some(plane.kubeconfig_through(CONTROLLER_ACCOUNT, &url, ca_pem).await?),
             None => None,
         };
-        // As the manifests have it, unless somebody compares.
-        let arenas = std::env::var(ARENAS).unwrap_or_else(|_| "2".to_owned());
-        let environment = vec![(ARENAS.to_owned(), arenas)];
-        let options = ControllerOptions { arguments: flags, environment, kubeconfig, ..ControllerOptions::default() };
+        let options = ControllerOptions { arguments: flags, kubeconfig, ..ControllerOptions::default() };
         let controller = plane.start_controller(options).await?;
         webhook.wait_ready().await?;
         controller.wait_ready().await?;
