@@ -350,16 +350,8 @@ impl Writer<'_> {
             return;
         }
         // All of them: whoever lists what is missing reads it here.
-        let message = self.deleted_text(&self.deleted.join(", "));
+        let message = deleted_text(&self.deleted.join(", "));
         self.set(DEFINITION_DELETED, ConditionStatus::True, reason::DEFINITION_DELETED, &message);
-    }
-
-    fn deleted_text(&self, names: &str) -> String {
-        format!(
-            "CustomResourceDefinition {names} was deleted, with all objects of its kind; a new value of the annotation {} has it \
-             made again",
-            rukpak_crds::names::RECONCILE_REQUESTED_AT
-        )
     }
 
     fn unwatched(&mut self) {
@@ -437,6 +429,14 @@ fn bounded(lines: &[String], between: &str) -> String {
         text.push_str(" more");
     }
     text
+}
+
+fn deleted_text(names: &str) -> String {
+    format!(
+        "CustomResourceDefinition {names} was deleted, with all objects of its kind; a new value of the annotation {} has it \
+         made again",
+        rukpak_crds::names::RECONCILE_REQUESTED_AT
+    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use rukpak_crds::Inventory;
 use rukpak_crds::condition::{ConditionStatus, Conditions, READY, RECONCILING, STALLED, reason};
 use rukpak_crds::names::DELETION_IN_ORDER;
 
-use super::{SUSPENDED, Writer, bounded, released_text};
+use super::{SUSPENDED, Writer, bounded, deleted_text, released_text};
 use crate::decide::{Held, is_load_failure};
 use crate::memory::{Failure, Installation, POLICY, Reason, Stage, deadline};
 use crate::observed::{Dependencies, Desired};
@@ -205,7 +205,7 @@ impl Writer<'_> {
             }
             Installation::Applied { .. } if !self.deleted.is_empty() => Summary::Stalled {
                 reason: reason::DEFINITION_DELETED,
-                message: self.deleted_text(&bounded(&self.deleted, ", ")),
+                message: deleted_text(&bounded(&self.deleted, ", ")),
             },
             Installation::Applied { .. } if self.is_known_unhealthy && self.is_late() => Summary::Stalled {
                 reason: reason::PROGRESS_DEADLINE_EXCEEDED,
