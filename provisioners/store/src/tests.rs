@@ -229,7 +229,7 @@ fn names_of_refs_are_found_by_how_they_begin() {
     }
     let names = |beginning| Vec::from_iter(store.ref_names(RefKind::Deployment, beginning).unwrap());
     assert_eq!(names("pump~"), ["pump~0", "pump~1"]);
-    assert_eq!(names("pump"), ["pump~0", "pump~1", "pumps~0"]);
+    assert_eq!(names("pump"), ["pumps~0", "pump~0", "pump~1"]);
     assert_eq!(names("").len(), 4);
     assert!(store.ref_names(RefKind::Bundle, "").unwrap().is_empty());
 }
