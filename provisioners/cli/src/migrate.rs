@@ -82,7 +82,9 @@ pub async fn run(arguments: &MigrateArgs) -> Result<Exit, Failure> {
 /// Says what is not done yet.
 fn say_steps(steps: &[String]) {
     to_stderr("nothing is changed; with --apply:");
-    steps.iter().for_each(|step| to_stderr(&format!("  {step}")));
+    for step in steps {
+        to_stderr(&format!("  {step}"));
+    }
 }
 
 /// Names an object that may have a BundleDeployment.
