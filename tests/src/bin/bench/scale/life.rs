@@ -18,6 +18,8 @@ use crate::report::{Row, Target, Unit};
 
 /// Until what was begun has come to rest.
 const REST: Duration = Duration::from_secs(10);
+/// Until the statuses have the proof of what was repaired, which they get ten seconds later. A restart before would apply it again.
+const NOTED: Duration = Duration::from_secs(15);
 /// Edits that are repaired, one after the other; of each object one, for who edits again and again is left alone.
 const EDITS: usize = 500;
 /// Longest wait for one repair.
@@ -93,6 +95,7 @@ async fn drift(site: &Site, fleet: &Fleet) -> Result<Vec<Row>> {
 
 async fn restart(site: &Site, fleet: &Fleet) -> Result<Vec<Row>> {
     eprintln!("bench: restart");
+    tokio::time::sleep(NOTED).await;
     site.world.controller.terminate().await?;
     let start = Instant::now();
     site.world.controller.restart().await?;
