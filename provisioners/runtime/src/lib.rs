@@ -39,6 +39,6 @@ pub mod traces;
 pub mod watch;
 
 /// The C library's allocator keeps what a large bundle took: after one of 20,000 objects the controller held 223 MiB with it, and holds
-/// 78 MiB with this one (docs/scaling.md). Its options are in `.cargo/config.toml`.
+/// 56 MiB with this one (docs/scaling.md). Its options are in `.cargo/config.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
