@@ -293,6 +293,11 @@ impl State {
             upgrade.asked_since = Some((generation, now));
         }
         if upgrade.content == *begun {
+            // Somebody else's object is found by reading: no answer refuses it, but the status says so.
+            let conditions = object.value["status"]["conditions"].as_array();
+            if conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "False")) {
+                upgrade.failing_since.get_or_insert(now);
+            }
             return;
         }
         upgrade.content = begun.clone();
