@@ -286,6 +286,12 @@ fn of_deletion(
     let installed = us.installed(told).filter(|_| !is_over);
     // What nobody has told the process yet, it does not know.
     let wanted = us.wanted(told).filter(|_| Some(us.generation()) == known.metadata.generation);
+    // A rollback deletes what the failed upgrade created.
+    let is_given_up = state.upgrades.get(&us.name).is_some_and(|upgrade| {
+        upgrade.is_refused || upgrade.failing_since.is_some_and(|since| !is_recent(Some(since)))
+    });
+    let is_kept = us.installed(told).is_none_or(|release| declares(told, release, key));
+    let wanted = wanted.filter(|_| is_kept || !is_given_up);
     for (role, release) in [("installed", installed), ("wanted", wanted)] {
         if release.is_some_and(|release| declares(told, release, key)) {
             return Some(format!("{what}, which the {role} release of {} declares, is deleted", us.name));
