@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use std::sync::Arc;
 
-use self::patterns::Patterns;
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
 use super::Error;
-
-mod patterns;
 
 /// The name of such a file. It is no part of the catalog itself.
 pub(super) const FILE: &str = ".indexignore";
@@ -20,7 +19,7 @@ const MAX_BYTES: u64 = 64 * 1024;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     /// From the root inwards, each with its folder.
-    files: Vec<Arc<Patterns>>,
+    files: Vec<std::sync::Arc<Gitignore>>,
 }
 
 impl Rules {
@@ -37,10 +36,18 @@ impl Rules {
         if text.len() as u64 > MAX_BYTES {
             return Err(Error::Pattern { path: file, line: 1, problem: format!("longer than {MAX_BYTES} bytes") });
         }
-        let patterns =
-            Patterns::read(folder, &text).map_err(|(line, problem)| Error::Pattern { path: file, line, problem })?;
+        let mut builder = GitignoreBuilder::new(folder);
+        let fault = |line: usize, error: &ignore::Error| Error::Pattern {
+            path: file.clone(),
+            line,
+            problem: error.to_string(),
+        };
+        for (index, line) in text.lines().enumerate() {
+            builder.add_line(None, line).map_err(|error| fault(index + 1, &error))?;
+        }
+        let rules = builder.build().map_err(|error| fault(1, &error))?;
         let mut files = self.files.clone();
-        files.push(Arc::new(patterns));
+        files.push(std::sync::Arc::new(rules));
         Ok(Self { files })
     }
 
@@ -50,12 +57,17 @@ impl Rules {
         let mut place = path;
         let mut is_folder = false;
         loop {
-            let mut above = self.files.iter().rev().filter(|file| place != file.folder());
-            if let Some(is_left_out) = above.find_map(|file| file.leave_out(place, is_folder)) {
-                return is_left_out;
+            for rules in
+                self.files.iter().rev().filter(|rules| place.starts_with(rules.path()) && place != rules.path())
+            {
+                match rules.matched(place, is_folder) {
+                    Match::Ignore(_) => return true,
+                    Match::Whitelist(_) => return false,
+                    Match::None => {}
+                }
             }
             let Some(parent) = place.parent() else { return false };
-            if self.files.first().is_none_or(|root| !parent.starts_with(root.folder()) || parent == root.folder()) {
+            if self.files.first().is_none_or(|root| !parent.starts_with(root.path()) || parent == root.path()) {
                 return false;
             }
             place = parent;
@@ -65,7 +77,7 @@ impl Rules {
 
     /// Whether nothing in a folder can be read: it is left out, and no rule takes anything back.
     pub(super) fn leave_out_all(&self, folder: &Path) -> bool {
-        self.files.iter().all(|file| file.take_nothing_back())
-            && self.files.iter().any(|file| file.leave_out(folder, true) == Some(true))
+        self.files.iter().all(|rules| rules.num_whitelists() == 0)
+            && self.files.iter().any(|rules| rules.matched(folder, true).is_ignore())
     }
 }
