@@ -145,7 +145,7 @@ pub struct Inventory {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Pending>,
     /// Digest over the content, the renderer, and UID and owned fields of every object, taken when the last reconcile
-    /// ended. A restart that computes the same has nothing to do.
+    /// ended; after a repair it follows within ten seconds. A restart that computes the same has nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_digest: Option<String>,
     /// Number of objects installed.

@@ -82,6 +82,30 @@ fn no_type_shows_its_secret_by_a_derived_debug() {
     }
 }
 
+/// Log lines of a file whose JSON has the key `message` twice: their text is one already.
+fn with_two_messages(code: &str) -> Vec<&str> {
+    let line = Regex::new(r#"(?:trace|debug|info|warn|error)!\(([^";]*)""#).expect("a pattern");
+    let is_twice = |fields: &&str| {
+        let mut names = fields.split(',').map(|field| field.split('=').next().unwrap_or_default().trim());
+        names.any(|name| name.trim_start_matches(['%', '?']) == "message")
+    };
+    line.captures_iter(code).filter_map(|found| Some(found.get(1)?.as_str())).filter(is_twice).collect()
+}
+
+#[test]
+fn log_lines_have_one_message() {
+    assert_eq!(with_two_messages(r#"tracing::warn!(%dependent, message, "lost")"#), ["%dependent, message, "]);
+    assert_eq!(with_two_messages(r#"info!(a, detail = message, "{message}")"#), Vec::<&str>::new());
+    let metadata = metadata();
+    for (name, package) in members(&metadata) {
+        for path in rust_files(&folder(package).join("src")) {
+            let code = code(&path);
+            let found = with_two_messages(&code);
+            assert!(found.is_empty(), "{name}, {}: {found:?}: call the field detail", path.display());
+        }
+    }
+}
+
 /// With `-p`, cargo chooses features for that package alone, and builds hundreds of crates a second time.
 #[test]
 fn every_build_of_the_makefile_chooses_the_same_features() {
