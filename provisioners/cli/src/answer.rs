@@ -18,10 +18,10 @@ pub const DEPLOYMENTS: &str = "bundledeployment.core.rukpak.io";
 /// The resource of Bundles, with its group.
 pub const BUNDLES: &str = "bundle.core.rukpak.io";
 
-/// Names an object as `kubectl --output name` does: `deployment.apps/pump`.
+/// Names an object as `kubectl --output name` does: `deployment.apps/pump`. Names of roles may hold anything, and stay on one line.
 pub fn object_name(group: &str, kind: &str, name: &str) -> String {
     let dot = if group.is_empty() { "" } else { "." };
-    format!("{}{dot}{group}/{name}", kind.to_lowercase())
+    one_line(&format!("{}{dot}{group}/{name}", kind.to_lowercase()))
 }
 
 /// Names an object for people: `Deployment default/pump`.

@@ -31,7 +31,6 @@ use crate::cluster::{Cluster, Dependents};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{to_stderr, to_stdout};
-use crate::table::one_line;
 
 /// A BundleDeployment that others write is read again this often.
 const ATTEMPTS: usize = 8;
@@ -48,7 +47,7 @@ struct Plan {
     left: Option<OwnerReference>,
 }
 
-/// An object that is made, and how it is named.
+/// How an object that is made is named, and the object.
 type Made = (Identity, Value);
 
 /// A step that is done, as `--output json` prints it.
@@ -97,7 +96,7 @@ fn holder(kind: &str, name: &str) -> Identity {
     Identity { kind, namespace: None, name: name.to_owned() }
 }
 
-/// An object that is to have a BundleDeployment, with its name.
+/// Names an object that is to have a BundleDeployment, and keeps the object with the name.
 fn made(object: Value) -> Made {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     (holder(text("/kind"), text("/metadata/name")), object)
@@ -152,10 +151,7 @@ impl Plan {
         let object = format!("{DEPLOYMENTS}/{}", self.deployment.name_any());
         done.push(Done { object, action: "handed over" });
         if let Some(owner) = &self.left {
-            let identity = holder(&owner.kind, &owner.name);
-            if cluster.delete_any(&identity, &owner.uid, Dependents::Go).await? {
-                done.push(Done { object: named(&identity), action: "deleted" });
-            }
+            remove(cluster, &holder(&owner.kind, &owner.name), &owner.uid, done).await?;
         }
         Ok(())
     }
@@ -176,11 +172,18 @@ fn print_done(form: OutputForm, done: &[Done]) -> Exit {
     print(
         form,
         &done,
-        // Names of roles may hold anything.
-        |out, _, _| done.iter().try_for_each(|step| writeln!(out, "{} {}", one_line(&step.object), step.action)),
+        |out, _, _| done.iter().try_for_each(|step| writeln!(out, "{} {}", step.object, step.action)),
         |out| done.iter().try_for_each(|step| writeln!(out, "{}", step.object)),
         Exit::Yes,
     )
+}
+
+/// Deletes the object of this UID, and notes it if it was there.
+async fn remove(cluster: &Cluster, identity: &Identity, uid: &str, done: &mut Vec<Done>) -> Result<(), Failure> {
+    if cluster.delete_any(identity, uid, Dependents::Go).await? {
+        done.push(Done { object: named(identity), action: "deleted" });
+    }
+    Ok(())
 }
 
 /// Has an object made, and hands a BundleDeployment over to it. Others may write its status meanwhile.

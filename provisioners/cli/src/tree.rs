@@ -199,8 +199,8 @@ impl Tree {
         for bundle in &self.bundles {
             writeln!(out, "{BUNDLES}/{}", bundle.name)?;
         }
-        let names = self.objects.iter().map(|object| object_name(&object.group, &object.kind, &object.name));
-        names.map(|name| one_line(&name)).try_for_each(|name| writeln!(out, "{name}"))
+        let mut names = self.objects.iter().map(|object| object_name(&object.group, &object.kind, &object.name));
+        names.try_for_each(|name| writeln!(out, "{name}"))
     }
 }
 

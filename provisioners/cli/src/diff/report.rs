@@ -253,8 +253,8 @@ impl Report {
     }
 
     fn names(&self, out: &mut dyn Write) -> io::Result<()> {
-        let names = self.changes.iter().map(|change| object_name(&change.group, &change.kind, &change.name));
-        names.map(|name| one_line(&name)).try_for_each(|name| writeln!(out, "{name}"))
+        let mut names = self.changes.iter().map(|change| object_name(&change.group, &change.kind, &change.name));
+        names.try_for_each(|name| writeln!(out, "{name}"))
     }
 }
 

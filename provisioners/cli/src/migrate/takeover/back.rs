@@ -21,9 +21,9 @@ use rukpak_plan::owner;
 use rukpak_plan::status::SUSPENDED;
 use serde_json::{Value, json};
 
-use super::super::{Done, release};
+use super::super::{Done, release, remove};
 use super::forward::{await_gone, rewrite};
-use super::record::{Record, Reference, State, remove};
+use super::record::{Record, Reference, State};
 use super::stay;
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::{Cluster, Dependents, owner_labels};

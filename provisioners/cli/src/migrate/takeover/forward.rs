@@ -19,10 +19,10 @@ use rukpak_crds::{BundleDeployment, ConditionStatus};
 use rukpak_plan::{Identity, Plan, owner};
 use serde_json::{Value, json};
 
-use super::super::{Done, hand};
+use super::super::{Done, hand, remove};
 use super::marks::owners;
 use super::olm::CLEANUP;
-use super::record::{Left, Record, Reference, State, remove};
+use super::record::{Left, Record, Reference, State};
 use super::{stay, version};
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::{Cluster, Dependents, Error};

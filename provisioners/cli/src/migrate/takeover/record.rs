@@ -15,7 +15,6 @@ use rukpak_plan::{Identity, Kind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::{Done, named};
 use super::marks::Marks;
 use super::olm::identity;
 use crate::answer::object_name;
@@ -134,19 +133,6 @@ pub(super) fn bare(object: &DynamicObject) -> Value {
         }
     }
     value
-}
-
-/// Deletes the object of this UID, and notes that it was there.
-pub(super) async fn remove(
-    cluster: &Cluster,
-    identity: &Identity,
-    uid: &str,
-    done: &mut Vec<Done>,
-) -> Result<(), Failure> {
-    if cluster.delete_any(identity, uid, Dependents::Go).await? {
-        done.push(Done { object: named(identity), action: "deleted" });
-    }
-    Ok(())
 }
 
 /// The ConfigMap of a Subscription.

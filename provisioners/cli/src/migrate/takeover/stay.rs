@@ -17,10 +17,10 @@ use rukpak_crds::BundleDeployment;
 use rukpak_crds::olmv0::{DEPLOYMENT_UID, NAMESPACE_LABEL, PACKAGE, PLANNED, VERSIONS};
 use serde_json::{Value, json};
 
-use super::super::Done;
+use super::super::{Done, remove};
 use super::marks::owners;
 use super::olm::{CLEANUP, Installed, V1ALPHA1, identity_of, list, text};
-use super::record::{Record, Reference, State, remove};
+use super::record::{Record, Reference, State};
 use super::version::{is_handed_over, same_version};
 use crate::answer::DEPLOYMENTS;
 use crate::cluster::Cluster;
