@@ -9,15 +9,16 @@ use reqwest::Url;
 use rukpak_content::{Limits, Node, Tree as _};
 use rukpak_crds::Bundle;
 use rukpak_source::Stage;
-use rukpak_source::archive::{self, Dialect, read_tar};
+use rukpak_source::archive::{Dialect, read_tar};
 use rukpak_source::decompress::Decompressor;
 
 use crate::args::ContentArgs;
 use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{chain, to_stderr, to_stdout};
+use crate::output::{to_stderr, to_stdout};
 use crate::service::Service;
+use crate::source::refused;
 
 pub async fn run(arguments: &ContentArgs) -> Exit {
     show(arguments).await.unwrap_or_else(|failure| {
@@ -51,9 +52,7 @@ pub(crate) fn unpack(file: File) -> Result<Stage, Failure> {
     let mut archive = Decompressor::new(file, limits, 0, "content".to_owned()).map_err(|error| unread(&error))?;
     let stage = Stage::new_in(&std::env::temp_dir(), limits);
     let mut stage = stage.map_err(|error| Failure::during("set what was fetched aside", &error))?;
-    let refused =
-        |error: archive::Error| Failure::either(!error.is_damage(), format!("read the archive: {}", chain(&error)));
-    read_tar(&mut archive, &mut stage, Dialect::Plain).map_err(refused)?;
+    read_tar(&mut archive, &mut stage, Dialect::Plain).map_err(|error| refused("read the archive", &error))?;
     Ok(stage)
 }
 
@@ -152,7 +151,10 @@ mod tests {
             &[("a", tar::EntryType::Link, "/etc/passwd")],
         ] {
             let refused = unpack(tar(evil)).unwrap_err();
-            assert!(refused.text.starts_with("read the archive: "), "{evil:?}: {refused:?}");
+            assert!(
+                refused.exit == Exit::No && refused.text.starts_with("read the archive: "),
+                "{evil:?}: {refused:?}"
+            );
         }
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rukpak_content::{BundleTree, CollectError, Limits, RelativePath, Tree as _};
 use rukpak_format::helm;
-use rukpak_source::{Stage, image, stage, tarball};
+use rukpak_source::{Stage, image, tarball};
 
 use crate::args::{SourceArgs, TrustArgs};
 use crate::failure::Failure;
@@ -42,12 +42,11 @@ pub struct Content {
 
 /// A cluster would refuse this archive, too.
 fn is_refusal(error: &rukpak_source::archive::Error) -> bool {
-    use rukpak_source::archive::Error as Archive;
-    !error.is_damage() && !matches!(error, Archive::Stage(stage::Error::Create { .. } | stage::Error::Write { .. }))
+    !error.is_damage() && !error.is_passing()
 }
 
-/// An archive is damaged, or refused as a cluster would refuse it.
-fn refused(what: &str, error: &rukpak_source::archive::Error) -> Failure {
+/// Tells an archive that a cluster would refuse, too, from one that is damaged or that there is no room for.
+pub(crate) fn refused(what: &str, error: &rukpak_source::archive::Error) -> Failure {
     Failure::either(is_refusal(error), format!("{what}: {}", chain(error)))
 }
 
