@@ -71,7 +71,7 @@ pub fn print(
     }
 }
 
-/// Prints an answer that is not about the cluster, by `text` or as JSON.
+/// Prints an answer that is not about the cluster: as `text` writes it, or as JSON.
 pub fn print_either(
     form: AnswerForm,
     answer: &impl Serialize,

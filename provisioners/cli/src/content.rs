@@ -35,6 +35,7 @@ async fn show(arguments: &ContentArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::connect(&arguments.cluster).await?;
     let bundle: Bundle = cluster.get(&arguments.bundle).await?;
     let url = bundle.status.and_then(|status| status.content_url).filter(|url| !url.is_empty());
+    // The Bundle is not unpacked. The words are upstream's.
     let url = url.ok_or_else(|| Failure::no("error: url is not available"))?;
     // Its host is a name that only the cluster knows.
     let parsed = Url::parse(&url).map_err(|_| Failure::unknown(format!("contentURL {url:?} is no URL")))?;

@@ -27,17 +27,17 @@ impl Failure {
         Self { exit: Exit::Unknown, text: text.into(), hint: None }
     }
 
-    /// Refuses, or could not find out.
+    /// Says no if it is a refusal, else that the answer could not be found out.
     pub fn either(is_refusal: bool, text: impl Into<String>) -> Self {
         if is_refusal { Self::no(text) } else { Self::unknown(text) }
     }
 
-    /// `error` came while `what` was done, and the answer could not be found out.
+    /// Says that the answer could not be found out: `what` was tried, and `error` came of it.
     pub fn during(what: impl Display, error: &dyn Error) -> Self {
         Self::unknown(format!("{what}: {}", chain(error)))
     }
 
-    /// The same, where a no of somebody else is no answer to what was asked.
+    /// Makes an unknown answer of a refusal, where the refusal is about something else than what was asked.
     #[must_use]
     pub fn undecided(self) -> Self {
         Self { exit: Exit::Unknown, ..self }

@@ -78,7 +78,7 @@ pub async fn run(arguments: &MigrateArgs) -> Result<Exit, Failure> {
     Ok(plan.print(arguments.output.form))
 }
 
-/// Says what is not done yet.
+/// Says what `--apply` would do.
 fn say_steps(steps: &[String]) {
     to_stderr("nothing is changed; with --apply:");
     for step in steps {

@@ -32,12 +32,12 @@ pub const MANIFESTS: [&str; 4] = [
     "application/vnd.docker.distribution.manifest.list.v2+json",
 ];
 
-/// A manifest is none.
+/// Refuses a manifest, and says why it is none.
 fn no_manifest(digest: &Digest, why: &str) -> Failure {
     Failure::no(format!("manifest {digest}: {why}"))
 }
 
-/// Reads a digest that somebody else wrote.
+/// Reads a digest that a registry or a reference names.
 pub fn digest(text: &str) -> Result<Digest, Failure> {
     text.parse().map_err(|error: DigestError| Failure::during(format!("digest {text:?}"), &error))
 }

@@ -52,6 +52,7 @@ pub async fn run(arguments: &PackageArgs) -> Result<Exit, Failure> {
         let text = format!("{}: the digest of an image that is yet to be made is not known", arguments.image);
         return Err(Failure::unknown(text).hint("name a tag"));
     }
+
     let (content, stage) = source::read_staged(&arguments.folder)?;
     warn(&content.remarks);
     let format = asked_or_detected(arguments.format, &content.tree).format;
@@ -60,6 +61,7 @@ pub async fn run(arguments: &PackageArgs) -> Result<Exit, Failure> {
         warn(&examined.warnings);
         examined.refuse_findings(&content.from, &content.tree, format, "no image was made")?;
     }
+
     let mut labels = labels(&content.tree, format);
     labels.extend(arguments.label.iter().cloned());
     let image = bundle::build(&stage, &labels)?;

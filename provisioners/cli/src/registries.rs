@@ -41,7 +41,7 @@ pub fn extra_ca(trust: &TrustArgs) -> Result<Option<String>, Failure> {
     Ok(all)
 }
 
-/// The certificates of a file in PEM. DER.
+/// Reads certificates in PEM. Returns each in DER.
 pub fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, pem::Error> {
     CertificateDer::pem_slice_iter(pem).map(|one| one.map(|one| one.to_vec())).collect()
 }

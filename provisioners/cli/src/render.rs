@@ -27,6 +27,7 @@ pub async fn run(arguments: &RenderArgs) -> Result<Exit, Failure> {
         let text = format!("{flag} is for registry+v1 bundles; {} is a {format} bundle: {why}", content.from);
         return Err(Failure::unknown(text));
     }
+
     let examined = examine_with(&content.tree, format, Purpose::Render(flags), &arguments.source).await?;
     warn(content.remarks.iter().chain(&examined.warnings));
     examined.refuse_findings(&content.from, &content.tree, format, "nothing was rendered")?;

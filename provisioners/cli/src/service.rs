@@ -134,12 +134,13 @@ pub(crate) fn local(port: u16) -> Url {
     url
 }
 
-/// Makes a client, whose settings may be ones that no client can have.
+/// Makes the client. Fails where its settings contradict each other.
 pub(crate) fn build(http: ClientBuilder) -> Result<Client, Failure> {
-    http.build().map_err(|error| Failure::during("set up the client for the content service", &error))
+    http.build().map_err(|error| Failure::during("set up the HTTPS client", &error))
 }
 
-/// Keeps what is answered, in a file without a name that stands at its beginning. `failed` says what was asked for.
+/// Keeps an answer in a file without a name, which stands at its beginning. An answer that is too large is refused in the name of `place`;
+/// `failed` says what was asked for where the answer ends early.
 pub(crate) async fn keep(
     mut answer: Response,
     limits: &Limits,
@@ -147,6 +148,7 @@ pub(crate) async fn keep(
     failed: impl Fn(reqwest::Error) -> Failure,
 ) -> Result<File, Failure> {
     let unkept = |error: io::Error| Failure::during("set what was fetched aside", &error);
+
     let mut file = tempfile::tempfile().map_err(unkept)?;
     let mut size_bytes = 0;
     while let Some(chunk) = answer.chunk().await.map_err(&failed)? {
@@ -210,7 +212,7 @@ pub(crate) fn trusting(config: &kube::Config, authorities: Vec<Vec<u8>>) -> Resu
     config.rustls_client_config().map_err(|error| unusable(&error))
 }
 
-/// The kubeconfig's user is no good here.
+/// Says that the kubeconfig's user is no good here.
 fn unusable(error: &dyn StdError) -> Failure {
     Failure::during("use the credentials of the kubeconfig", error)
 }

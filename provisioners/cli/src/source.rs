@@ -96,12 +96,13 @@ pub async fn pull(image: &str, trust: &TrustArgs) -> Result<(String, Stage), Fai
     pull_image(image, trust, "").await
 }
 
-/// Pulls an image. Returns its reference by digest, and its files. `why` stands before what is wrong with it.
+/// Pulls an image. Returns its reference by digest, and its files. `why` begins what is said if the image is not to be had.
 async fn pull_image(name: &str, trust: &TrustArgs, why: &str) -> Result<(String, Stage), Failure> {
     let failed = |error: image::Error| {
         let is_refused = matches!(&error, image::Error::Layer { source, .. } if is_refusal(source));
         Failure::either(is_refused, format!("{why}{}", chain(&error)))
     };
+
     let mut registries = Registries::new(trust, Limits::default())?;
     registries.log_in_for(name).await;
     let (puller, credentials) = (&registries.puller, registries.credentials());

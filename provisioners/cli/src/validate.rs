@@ -37,6 +37,7 @@ pub async fn run(arguments: &ValidateArgs) -> Result<Exit, Failure> {
     let examined = examine_with(&tree, format, Purpose::Validate, &arguments.source).await?;
     let Examined { objects, findings, warnings: more } = examined;
     warnings.extend(more);
+
     let verdict = match findings.len() {
         0 if objects.is_empty() => "valid".to_owned(),
         0 => format!("valid, {}", count(objects.len(), "object")),

@@ -109,7 +109,7 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// How long to wait for something that takes `default` at the most.
+    /// Returns `--timeout`, or `default` where the flag is not given.
     pub fn timeout_or(&self, default: Duration) -> Duration {
         self.timeout.unwrap_or(default)
     }

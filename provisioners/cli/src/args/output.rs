@@ -18,7 +18,7 @@ pub enum OutputForm {
     Name,
 }
 
-/// How an answer is written that is not about the cluster.
+/// How an answer that is not about the cluster is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AnswerForm {
     /// Lines for people

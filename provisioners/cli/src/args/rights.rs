@@ -1,4 +1,4 @@
-//! Flags of `rights` and `policy`, which print what restricts accounts.
+//! Flags of `rights` and `policy`: both print objects that say what an account may do.
 
 use std::path::PathBuf;
 

@@ -30,7 +30,7 @@ impl CatalogLocation {
     /// Looks whether there is such a path: that wins.
     ///
     /// # Errors
-    /// The text names no catalog: a sentence.
+    /// A sentence: the text names no catalog.
     pub fn new(text: &OsStr) -> Result<Self, String> {
         match fs::metadata(text) {
             Ok(metadata) if metadata.is_dir() => return Ok(Self::Origin(Origin::Folder(text.into()))),

@@ -35,8 +35,10 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Loads the catalog that the flags name. A running catalog is asked for each package, or for `wanted` alone. Where that fails
-    /// nothing was found out, whoever says no.
+    /// Loads the catalog that the flags name. A running catalog is asked for each package, or for `wanted` alone.
+    ///
+    /// # Errors
+    /// The catalog is not to be had. Nothing is known of its packages then, also where a server or the cluster refuses.
     pub(super) async fn new(arguments: &CatalogArgs, wanted: Option<&str>) -> Result<Self, Failure> {
         let place = CatalogLocation::new(&arguments.catalog).map_err(Failure::unknown)?;
         let mut from = place.to_string();
@@ -109,18 +111,14 @@ fn loader(origin: &Origin, registries: &Registries) -> Result<Loader, Failure> {
     let mut options = FetcherOptions::new(env::temp_dir(), origin::limits());
     options.egress = Egress::anywhere();
     options.extra_ca_pem.clone_from(&registries.extra_ca_pem);
-    Loader::new(Arc::clone(&registries.puller), options).map_err(|error| failed(origin, &error))
+    Loader::new(Arc::clone(&registries.puller), options).map_err(|error| Failure::during(origin, &error))
 }
 
 fn answered<T>(origin: &Origin, registries: &Registries, answer: Result<T, origin::Error>) -> Result<T, Failure> {
     if answer.is_err() && matches!(origin, Origin::Image(_)) {
         registries.note_helpers();
     }
-    answer.map_err(|error| failed(origin, &error))
-}
-
-fn failed(origin: &Origin, error: &origin::Error) -> Failure {
-    Failure::during(origin, error)
+    answer.map_err(|error| Failure::during(origin, &error))
 }
 
 /// What was pulled is named by its digest.

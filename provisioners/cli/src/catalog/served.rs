@@ -21,10 +21,10 @@ const ALL: &str = "api/v1/all";
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 const ANSWER_TIME: Duration = Duration::from_mins(5);
 
-/// Where its status says that a catalog is served.
+/// Reads from its status where a catalog is served.
 ///
 /// # Errors
-/// It is not served: a sentence.
+/// A sentence: the catalog is not served.
 pub(crate) fn base_of(catalog: &ClusterCatalog) -> Result<&str, String> {
     let urls = catalog.status.as_ref().and_then(|status| status.urls.as_ref());
     let name = catalog.name_any();
@@ -44,7 +44,7 @@ pub(crate) async fn fetch(
     let url = Url::parse(&format!("{base}/{ALL}")).ok().filter(|url| url.scheme() == "https");
     let no_url = || Failure::no(format!("clustercatalog {name:?} is served at {base:?}, which is no https URL"));
     let url = url.ok_or_else(no_url)?;
-    // What somebody on the way refuses is no answer about the catalog.
+    // Whoever may not read the Secret or reach the Service knows nothing about the catalog.
     download(cluster, url, &name, system_namespace).await.map_err(Failure::undecided)
 }
 
@@ -59,6 +59,7 @@ async fn download(cluster: &Cluster, mut url: Url, name: &str, system_namespace:
         url = through;
         forward = Some(open);
     }
+
     let namespace = inside.as_ref().map_or(system_namespace, |(_, namespace)| namespace);
     let http = client(cluster, namespace, forward.is_some()).await?;
     let failed = |error: reqwest::Error| Failure::during(format!("fetch clustercatalog {name:?}"), &error);

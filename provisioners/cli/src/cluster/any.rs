@@ -102,7 +102,7 @@ impl Cluster {
     }
 }
 
-/// Says what an object of a list is: the list does not say it of each.
+/// Returns the type of the objects of a list, which the list does not say of each.
 pub(super) fn types_of(resource: &ApiResource) -> TypeMeta {
     TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() }
 }

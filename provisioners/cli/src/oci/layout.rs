@@ -237,7 +237,7 @@ fn no_layout(folder: &Path, why: &str) -> Failure {
     Failure::unknown(format!("{} is no image layout: {why}", folder.display()))
 }
 
-/// What came is longer or shorter than its descriptor says.
+/// Refuses a blob that is longer or shorter than its descriptor says.
 fn wrong_size(Descriptor { digest, size_bytes, .. }: &Descriptor) -> Failure {
     Failure::no(format!("blob {digest} has not the {size_bytes} bytes that its manifest says"))
 }

@@ -215,6 +215,6 @@ mod tests {
         assert_eq!(packed.remarks.len(), 1, "{:?}", packed.remarks);
         assert_eq!(names(packed), ["a"]);
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("c")).unwrap();
-        assert!(pack(folder.path()).unwrap_err().exit == Exit::No);
+        assert_eq!(pack(folder.path()).unwrap_err().exit, Exit::No);
     }
 }

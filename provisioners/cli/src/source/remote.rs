@@ -21,7 +21,7 @@ pub const GIT_CHILD: &str = "git-child";
 pub enum Error {
     /// The repository or the archive is not to be had from here.
     Unfetched(Failure),
-    /// An image is not to be had, what came is no bundle, or a flag names nothing.
+    /// An image is not to be had, what came is no bundle, or a file that a flag names cannot be read.
     Other(Failure),
 }
 

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::table::{self, count, one_line};
 use crate::wait::is_seen;
 
-/// Prints what it is like. Yes if the BundleDeployment is ready.
+/// Prints how the BundleDeployment is. Yes if it is ready.
 pub(super) fn print(form: OutputForm, deployment: &BundleDeployment) -> Exit {
     let exit = if is_ready(deployment) { Exit::Yes } else { Exit::No };
     answer::print(
