@@ -11,6 +11,7 @@
 //! export    a bundle and the images that it names  ->  an image layout; import: to another registry
 //! oci       manifests and blobs, in registries and image layouts
 //! output    YAML and JSON                   table       columns
+//! hashing   the digest of what is written
 //! exit      0 yes, 1 no, 2 could not find out
 //!
 //! install   an image, repository, folder or archive  ->  a BundleDeployment; upgrade: another one in its place
@@ -57,6 +58,7 @@ mod failure;
 mod finding;
 mod format;
 mod forward;
+mod hashing;
 mod history;
 mod install;
 mod live;

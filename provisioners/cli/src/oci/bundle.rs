@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::{Descriptor, MANIFEST, Manifest};
 use crate::failure::Failure;
-use crate::source::pack::{Hashing, append};
+use crate::hashing::Hashing;
+use crate::source::pack::append;
 
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";

@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 
 use super::{Descriptor, INDEX, Manifest, check};
 use crate::failure::Failure;
-use crate::source::pack::Hashing;
+use crate::hashing::Hashing;
 
 const VERSION_FILE: &str = "oci-layout";
 const INDEX_FILE: &str = "index.json";

@@ -6,12 +6,13 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rukpak_content::{Algorithm, BundleTree, Digest, Hasher, Node, RelativePath, Tree as _};
+use rukpak_content::{Algorithm, BundleTree, Digest, Node, RelativePath, Tree as _};
 use rukpak_source::Stage;
 
 use super::{Content, content, folder, stage_archive, unread};
 use crate::failure::Failure;
 use crate::format::{self, Detected};
+use crate::hashing::Hashing;
 
 /// A tar.gz of a folder: sorted, without times and owners. The same files give the same bytes.
 #[derive(Debug)]
@@ -74,36 +75,6 @@ fn written(stage: &Stage) -> io::Result<(File, u64, Digest)> {
     let (mut file, digest, size_bytes) = builder.into_inner()?.finish()?.finish();
     file.rewind()?;
     Ok((file, size_bytes, digest))
-}
-
-/// Passes bytes on, and hashes them.
-pub(crate) struct Hashing<W> {
-    inner: W,
-    hasher: Hasher,
-    size_bytes: u64,
-}
-
-impl<W> Hashing<W> {
-    pub(crate) fn new(inner: W, algorithm: Algorithm) -> Self {
-        Self { inner, hasher: Hasher::new(algorithm), size_bytes: 0 }
-    }
-
-    pub(crate) fn finish(self) -> (W, Digest, u64) {
-        (self.inner, self.hasher.finish(), self.size_bytes)
-    }
-}
-
-impl<W: Write> Write for Hashing<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.inner.write(bytes)?;
-        self.hasher.update(&bytes[..count]);
-        self.size_bytes += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
 }
 
 /// Adds an entry to an archive, without times and owners.
