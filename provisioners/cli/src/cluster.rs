@@ -17,7 +17,7 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::api::{ListParams, PatchParams, PostParams};
-use kube::core::Status;
+use kube::core::{ClusterResourceScope, Status};
 use kube::{Api, Client, Config, Resource};
 use rukpak_runtime::process::bounded_client;
 use serde::de::DeserializeOwned;
@@ -130,10 +130,10 @@ impl Cluster {
         fault(&self.name, error)
     }
 
-    /// Reads an object that is in no namespace. A cluster without the kind refuses with 404 as well.
+    /// Reads an object, which must be there. A cluster without its kind refuses with 404 as well.
     pub async fn get<K>(&self, name: &str) -> Result<K, Error>
     where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
     {
         Api::<K>::all(self.client.clone()).get(name).await.map_err(|error| self.fault(error))
     }
@@ -141,7 +141,7 @@ impl Cluster {
     /// Lists the objects that have these labels, by name. A cluster without the kind refuses with 404.
     pub async fn list<K>(&self, labels: Option<&str>) -> Result<Vec<K>, Error>
     where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
     {
         let selected = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() };
         let listed = Api::<K>::all(self.client.clone()).list(&selected).await.map_err(|error| self.fault(error))?;
