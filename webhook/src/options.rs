@@ -40,7 +40,7 @@ pub struct Options {
     /// [default: system:serviceaccount:NAMESPACE:core-admin]
     #[arg(long, value_name = "USER")]
     controller_username: Option<String>,
-    /// Refuse what is accepted otherwise; may be repeated, or have commas; none forgets those before it
+    /// Refuse what is accepted otherwise; may be repeated, or have commas; the name none takes back the names before it
     #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
     require: Vec<Requirement>,
     /// Accepted for compatibility, without effect: the webhook speaks HTTP/1.1 only

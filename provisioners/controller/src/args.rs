@@ -100,7 +100,7 @@ pub struct Options {
     /// Refuse CRD upgrades that OLM v1 refuses (schema changes), not only those that break stored data or existing objects
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     pub strict_crd_upgrade_safety: bool,
-    /// Refuse what is accepted otherwise; may be repeated, or have commas; none forgets those before it
+    /// Refuse what is accepted otherwise; may be repeated, or have commas; the name none takes back the names before it
     #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
     require: Vec<Requirement>,
     /// Give the operators of registry+v1 bundles HTTP_PROXY, HTTPS_PROXY and NO_PROXY of this program's environment. Where the cluster

@@ -48,7 +48,7 @@ pub enum Error {
     /// Children are not confined, and have to be.
     #[error(
         "this node does not keep child processes from this process's token, its memory or other programs (--require=confinement): run \
-         on Linux 5.13 or newer with landlock among its security modules (lsm=) and with seccomp, or leave the flag out"
+         on Linux 5.13 or newer with landlock among its security modules (lsm=) and with seccomp, or leave this name out of --require"
     )]
     Unconfined,
     /// The source of archives on web servers cannot be set up.

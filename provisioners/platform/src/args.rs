@@ -156,7 +156,7 @@ struct Args {
     /// serve without TLS; may be repeated
     #[arg(long, value_name = "NAMESPACE/NAME=FILE")]
     catalog_ca: Vec<CatalogAuthority>,
-    /// Refuse what is accepted otherwise; may be repeated, or have commas; none forgets those before it
+    /// Refuse what is accepted otherwise; may be repeated, or have commas; the name none takes back the names before it
     #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
     require: Vec<Requirement>,
     /// How often catalogs are looked at for a new revision; an unchanged one is not fetched again
