@@ -92,7 +92,7 @@ pub struct Upgrade {
     pub applied: BTreeSet<Key>,
     /// Since when it is begun.
     pub begun_since: Option<Instant>,
-    /// Since when it meets what may pass.
+    /// Since when it meets what may pass, or the status says that it is not ready.
     pub failing_since: Option<Instant>,
     /// When it has met that last.
     pub failed: Option<Instant>,

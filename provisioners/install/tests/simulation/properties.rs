@@ -286,7 +286,7 @@ fn of_deletion(
     let installed = us.installed(told).filter(|_| !is_over);
     // What nobody has told the process yet, it does not know.
     let wanted = us.wanted(told).filter(|_| Some(us.generation()) == known.metadata.generation);
-    // A rollback deletes what the failed upgrade created.
+    // A rollback deletes what the failed upgrade created. Taken for that is all that the installed release does not declare.
     let is_given_up = state.upgrades.get(&us.name).is_some_and(|upgrade| {
         upgrade.is_refused || upgrade.failing_since.is_some_and(|since| !is_recent(Some(since)))
     });
