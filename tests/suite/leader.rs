@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// Promised by a holder that is to be replaced when it falls silent; long enough for it not to on a busy machine.
 const SHORT: &str = "--leader-elect-lease-duration=15s";
-/// Promised by a holder whose word must not have to be waited for. It renews every 24 seconds, and has to be seen to.
+/// Promised by a holder whose Lease no test waits to see expire. It renews every 24 seconds, which a test does wait for.
 const LONG: &str = "--leader-elect-lease-duration=3m";
 /// Shorter than the long promise, longer than any handover on a busy machine.
 const AT_ONCE: Duration = Duration::from_mins(2);

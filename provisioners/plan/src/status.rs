@@ -349,7 +349,7 @@ impl Writer<'_> {
             self.status.conditions.drop_type(DEFINITION_DELETED);
             return;
         }
-        // All of them: whoever lists what is missing reads it here.
+        // With every name, where `Ready` has as many as fit: requirements of ClusterServiceVersions are looked up in this message.
         let message = deleted_text(&self.deleted.join(", "));
         self.set(DEFINITION_DELETED, ConditionStatus::True, reason::DEFINITION_DELETED, &message);
     }

@@ -244,8 +244,8 @@ pub(super) fn note(run: &Run, step: &Step, written: &Written) {
     track(run, &step.key, tracked);
 }
 
-/// The health of an object, by what the API server answered. Most objects of a large bundle have no state that a rule could be about, and
-/// are not put together to be judged.
+/// The health of an object, by what the API server answered. The JSON that the rules read is made only of objects that a rule or a check is
+/// about, which are few in a large bundle.
 fn assess(checks: &[HealthCheck], step: &Step, written: &Written, now: Timestamp) -> Health {
     if written.metadata.deletion_timestamp.is_none() && !health::is_judged(checks, &step.key) {
         return Health::new(State::Current, "");
