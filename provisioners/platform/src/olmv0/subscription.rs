@@ -224,13 +224,12 @@ async fn wanted(subscription: &Subscription, live: Option<&BundleDeployment>, co
     let dependent = Dependent::Subscription(subscription.namespace().unwrap_or_default(), subscription.name_any());
     let others = context.dependencies.installed_for(&dependent);
     let active = seen.as_ref().and_then(|seen| seen.active.as_ref());
-    let installed = active.map(|active| active.name.as_str());
-    let advice = package.as_ref().map(|found| advice(found.as_deref(), &subscription.spec.channel, installed));
     let offer = match &package {
         None => Offer::NoCatalog,
         Some(None) => Offer::NoPackage,
         Some(Some(package)) => Offer::Package(package),
     };
+    let advice = advice(offer, &subscription.spec.channel, active.map(|active| active.name.as_str()));
     match choose(subscription, offer, active, &others) {
         Choice::Take { bundle, has_packages } => {
             context.dependencies.forget(&dependent);

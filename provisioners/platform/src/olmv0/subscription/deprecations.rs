@@ -1,6 +1,6 @@
 //! What a catalog advises against, as the conditions of a Subscription tell it. Pure; types and messages are OLM's, which has no reasons.
 
-use rukpak_catalog::Package;
+use super::choose::Offer;
 
 /// Types of the conditions. The last one has all messages.
 pub(super) const TYPES: [&str; 4] = ["PackageDeprecated", "ChannelDeprecated", "BundleDeprecated", "Deprecated"];
@@ -8,11 +8,16 @@ pub(super) const TYPES: [&str; 4] = ["PackageDeprecated", "ChannelDeprecated", "
 /// Types of conditions that are True, each with its message.
 pub(super) type Advice = Vec<(&'static str, String)>;
 
-/// What is said of a package, of the channel that is named, if one is, and of the bundle that is installed. Nothing is said where the
-/// catalog has no such package any more.
-pub(super) fn advice(package: Option<&Package>, channel: &str, installed: Option<&str>) -> Advice {
+/// Returns what the catalog says of the package, of the channel that is named, if one is, and of the bundle that is installed; `None` if
+/// there is no catalog that could be asked.
+pub(super) fn advice(offer: Offer<'_>, channel: &str, installed: Option<&str>) -> Option<Advice> {
     let [of_package, of_channel, of_bundle, of_all] = TYPES;
-    let Some(package) = package else { return Advice::new() };
+    let package = match offer {
+        Offer::NoCatalog => return None,
+        // What it said while it had the package holds no longer.
+        Offer::NoPackage => return Some(Advice::new()),
+        Offer::Package(package) => package,
+    };
     let channel = package.channels.get(channel);
     let bundle = installed.and_then(|name| package.bundles.get(name));
     let told = [
@@ -29,13 +34,13 @@ pub(super) fn advice(package: Option<&Package>, channel: &str, installed: Option
         let all = all.join("; ");
         advice.push((of_all, all));
     }
-    advice
+    Some(advice)
 }
 
 #[cfg(test)]
 mod tests {
-    use rukpak_catalog::Bundle;
     use rukpak_catalog::model::Channel;
+    use rukpak_catalog::{Bundle, Package};
 
     use super::*;
 
@@ -51,14 +56,16 @@ mod tests {
             deprecation: old("package"),
             ..Package::default()
         };
+        let told = |package: &Package, channel: &str, installed: Option<&str>| {
+            advice(Offer::Package(package), channel, installed).expect("the catalog has the package")
+        };
         let types = |advice: &Advice| advice.iter().map(|(type_, _)| *type_).collect::<Vec<_>>();
-        let all = advice(Some(&package), "stable", Some("p.v1"));
+        let all = told(&package, "stable", Some("p.v1"));
         assert_eq!(types(&all), TYPES);
         let text = "olm.package/p: package is old; olm.channel/stable: channel is old; olm.bundle/p.v1: bundle is old";
         assert_eq!(all.last().map(|(_, message)| message.as_str()), Some(text));
-        assert_eq!(types(&advice(Some(&package), "", Some("p.v2"))), ["PackageDeprecated", "Deprecated"]);
+        assert_eq!(types(&told(&package, "", Some("p.v2"))), ["PackageDeprecated", "Deprecated"]);
         package.deprecation = None;
-        assert_eq!(types(&advice(Some(&package), "", None)), [""; 0]);
-        assert_eq!(types(&advice(None, "stable", Some("p.v1"))), [""; 0], "the catalog has lost the package");
+        assert_eq!(types(&told(&package, "", None)), [""; 0]);
     }
 }

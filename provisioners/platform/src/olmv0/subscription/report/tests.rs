@@ -1,5 +1,8 @@
+use rukpak_catalog::Package;
 use serde_json::{Value, json};
 
+use super::super::choose::Offer;
+use super::super::deprecations::advice;
 use super::*;
 use crate::installed::Identity;
 
@@ -192,6 +195,22 @@ fn all_that_is_wrong_is_told_at_a_time_and_advice_stays_until_the_catalog_is_ask
     assert_eq!(said(&unasked), [expected[0], expected[3], expected[4]]);
     let well = status(&View { advice: Some(Vec::new()), ..view(&subscription, &[source(ready())]) }, NOW);
     assert_eq!(said(&well), [HEALTHY]);
+}
+
+#[test]
+fn drops_deprecation_conditions_when_the_catalog_has_lost_the_package() {
+    let (mut subscription, sources) = (subscription(Value::Null), [source(ready())]);
+    let of = |subscription: &Subscription, offer: Offer<'_>| {
+        status(&View { advice: advice(offer, "", None), ..view(subscription, &sources) }, NOW)
+    };
+    let package = Package { name: "p".to_owned(), deprecation: Some("is old".to_owned()), ..Package::default() };
+    let deprecated = of(&subscription, Offer::Package(&package));
+    let expected = [HEALTHY, ("PackageDeprecated", ""), ("Deprecated", "")];
+    assert_eq!(said(&deprecated), expected);
+
+    subscription.status = Some(deprecated);
+    assert_eq!(said(&of(&subscription, Offer::NoCatalog)), expected, "nobody was asked");
+    assert_eq!(said(&of(&subscription, Offer::NoPackage)), [HEALTHY]);
 }
 
 #[test]
