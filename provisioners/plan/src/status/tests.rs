@@ -148,6 +148,22 @@ fn a_definition_that_was_deleted_is_told_and_made_again_before_an_upgrade_that_w
 }
 
 #[test]
+fn every_definition_that_was_deleted_is_named_where_ready_names_ten() {
+    let common = observed(&json!({"severalNamespaces": true}), None, None);
+    let one = objects(State::NotFound).remove(&definition()).expect("it is deleted");
+    let names: Vec<String> = (10..22).map(|number| format!("pumps{number}.example.com")).collect();
+    let key = |name: &String| ObjectKey { name: name.clone(), ..definition() };
+    let gone: Objects = names.iter().map(|name| (key(name), one.clone())).collect();
+
+    let (_, all) = told(DEFINITION_DELETED, &common, &installed(&gone), &gone).expect("it is told");
+    let named: Vec<&str> = all.split([' ', ',']).filter(|word| word.ends_with(".example.com")).collect();
+    assert_eq!(named, names, "a ClusterServiceVersion lists what this names");
+    let (_, message) = ready(&common, &gone);
+    assert!(message.contains(&names[9]) && !message.contains(&names[10]), "{message}");
+    assert!(message.contains("and 2 more"), "{message}");
+}
+
+#[test]
 fn a_definition_that_was_deleted_is_named_with_what_brings_it_back_whatever_the_gate_says() {
     let (common, gone) = (observed(&json!({"severalNamespaces": true}), None, None), objects(State::NotFound));
     let (word, message) = ready(&common, &gone);

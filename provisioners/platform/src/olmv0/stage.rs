@@ -27,7 +27,8 @@ pub(super) enum Stage {
     },
     /// Something has to be there first.
     Held(String),
-    /// It is written, and somebody has deleted CustomResourceDefinitions of it since. In words, in `all` with all their names.
+    /// It is written, and somebody has deleted CustomResourceDefinitions of it since. In words: `why` for people, and `all` with the name
+    /// of each.
     Lost {
         why: String,
         all: String,

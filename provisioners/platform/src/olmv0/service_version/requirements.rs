@@ -171,14 +171,18 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_that_was_deleted_is_not_present_and_others_are() {
-        let definition = |name: &str| json!({"name": name, "version": "v1", "kind": "K"});
-        let owned = json!({"customresourcedefinitions": {"owned": [definition("a.x"), definition("b.x")]}});
-        let all = "CustomResourceDefinition b.x was deleted, with all objects of its kind".to_owned();
-        let lost = Stage::Lost { why: String::new(), all };
-        let kind = "CustomResourceDefinition";
-        let expected = rows(&[(kind, "a.x", "Present"), (kind, "b.x", "NotPresent")]);
-        assert_eq!(told(&version(&owned), &seen(true, lost)), expected);
+    fn every_definition_that_was_deleted_is_not_present_and_others_are() {
+        let lost: Vec<String> = (10..22).map(|number| format!("b{number}.x")).collect();
+        let text = |names: &str| format!("CustomResourceDefinition {names} was deleted, with all objects of its kind");
+        let why = text(&format!("{}, and 2 more", lost[..10].join(", ")));
+        let stage = Stage::Lost { why, all: text(&lost.join(", ")) };
+
+        let names = || std::iter::once("a.x").chain(lost.iter().map(String::as_str));
+        let owned: Vec<Value> = names().map(|name| json!({"name": name, "version": "v1", "kind": "K"})).collect();
+        let owned = json!({"customresourcedefinitions": {"owned": owned}});
+        let status = |name: &str| if name == "a.x" { "Present" } else { "NotPresent" };
+        let expected: Vec<_> = names().map(|name| ("CustomResourceDefinition", name, status(name))).collect();
+        assert_eq!(told(&version(&owned), &seen(true, stage)), rows(&expected));
     }
 
     #[test]
