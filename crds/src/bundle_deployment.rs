@@ -144,17 +144,18 @@ impl BundleDeployment {
     }
 }
 
-const ACCOUNT_USER: &str = "system:serviceaccount:";
+/// What user names of ServiceAccounts begin with.
+const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 impl ServiceAccountReference {
     /// As the API server names it: `system:serviceaccount:NAMESPACE:NAME`.
     pub fn user_name(&self) -> String {
-        format!("{ACCOUNT_USER}{}:{}", self.namespace, self.name)
+        format!("{ACCOUNT_PREFIX}{}:{}", self.namespace, self.name)
     }
 
-    /// The ServiceAccount of such a user name, if it is one.
+    /// Returns the ServiceAccount that the API server gives this user name; `None` if it is that of another user.
     pub fn of_user(name: &str) -> Option<Self> {
-        let (namespace, name) = name.strip_prefix(ACCOUNT_USER)?.split_once(':')?;
+        let (namespace, name) = name.strip_prefix(ACCOUNT_PREFIX)?.split_once(':')?;
         Some(Self { name: name.to_owned(), namespace: namespace.to_owned() })
     }
 }

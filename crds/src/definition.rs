@@ -188,7 +188,7 @@ pub fn all() -> Result<Vec<(&'static str, Value)>, serde_json::Error> {
     Ok(all)
 }
 
-/// What is derived of a kind, with the words `description`.
+/// Returns the CRD that is derived from the type `K`, with this description of the kind.
 fn of<K: CustomResourceExt>(description: &str) -> Result<Value, serde_json::Error> {
     let mut definition = serde_json::to_value(K::crd())?;
     let schema = schema(&mut definition);

@@ -1,4 +1,4 @@
-//! Where a bundle comes from.
+//! Where a bundle comes from. The fields have upstream's order: the hash in the names of Bundles is of their JSON.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -73,7 +73,7 @@ struct Metadata {
     finalizers: Vec<String>,
 }
 
-/// Leaves out what Go omits because it is empty, and puts in what it does not.
+/// Leaves out the empty fields that Go omits, and adds the empty objects that it writes.
 fn normalize(source: &mut BundleSource) {
     if let Some(image) = &mut source.image {
         omit_empty(&mut image.pull_secret);
@@ -113,7 +113,7 @@ fn omit_empty(text: &mut Option<String>) {
 /// JSON the way Go's encoder writes it.
 fn go_text(value: &impl Serialize) -> String {
     let mut json = Vec::new();
-    // Writing to memory cannot fail, and nothing here cannot be written.
+    // Memory takes every byte, and the keys of all maps are texts: this cannot fail.
     let _ = value.serialize(&mut Serializer::with_formatter(&mut json, GoFormatter));
     String::from_utf8(json).unwrap_or_default()
 }
@@ -183,6 +183,26 @@ mod tests {
             "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "upload", "upload": {}}}
         }));
         assert_eq!(template_hash(&upload), "183h8cw453o7rfphl32ext8bscy57vn5jtp1195polj4");
+    }
+
+    #[test]
+    fn writes_the_fields_of_every_source_in_the_order_of_go() {
+        let auth = r#""auth":{"secret":{"name":"s"},"insecureSkipVerify":true}"#;
+        let sources = [
+            r#""type":"image","image":{"ref":"r","pullSecret":"s"}"#.to_owned(),
+            format!(
+                r#""type":"git","git":{{"repository":"r","directory":"d","ref":{{"branch":"b","tag":"t","commit":"c"}},{auth}}}"#
+            ),
+            r#""type":"configMaps","configMaps":[{"configMap":{"name":"n"},"path":"p","kind":"Secret"}]"#.to_owned(),
+            r#""type":"upload","upload":{}"#.to_owned(),
+            format!(r#""type":"http","http":{{"url":"u",{auth}}}"#),
+        ];
+        for source in sources {
+            let spec = format!(r#"{{"provisionerClassName":"a","source":{{{source}}}}}"#);
+            let read = template(json!({"spec": serde_json::from_str::<serde_json::Value>(&spec).unwrap()}));
+            let expected = format!("{{\"metadata\":{{\"creationTimestamp\":null}},\"spec\":{spec}}}\n");
+            assert_eq!(go_json(&read), expected);
+        }
     }
 
     #[test]
