@@ -1,4 +1,5 @@
-//! The BundleDeployments that objects of other kinds have made for them: whose one is, and how it is looked for, written and deleted.
+//! BundleDeployments that are made for other objects: which object one belongs to, and how it is found, applied and deleted. Owner
+//! references and deletion are also for what else is made for an object.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use rukpak_runtime::status::WrittenVersions;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// What has the name of an object's BundleDeployment.
+/// What is found under the name of an object's BundleDeployment.
 pub(crate) enum Existing {
     /// The one that was made for the object.
     Ours(Arc<BundleDeployment>),
@@ -24,7 +25,7 @@ pub(crate) enum Existing {
     Foreign(String),
 }
 
-/// Whose it is, seen from `object`. Pure.
+/// Returns whether `deployment` was made for `object`, and what to wait for or to do if not. Pure.
 pub(crate) fn classify<K: Resource<DynamicType = ()>>(object: &K, deployment: Arc<BundleDeployment>) -> Existing {
     let (kind, name) = (K::kind(&()), deployment.name_any());
     if deployment.meta().deletion_timestamp.is_some() {
@@ -47,26 +48,26 @@ pub(crate) fn classify<K: Resource<DynamicType = ()>>(object: &K, deployment: Ar
     }
 }
 
-/// The name of the object of kind `K` that a BundleDeployment was made for.
+/// Returns the name of the object of kind `K` that a BundleDeployment was made for; `None` if it was made for another kind, or by hand.
 pub(crate) fn owner<K: Resource<DynamicType = ()>>(deployment: &BundleDeployment) -> Option<&str> {
     let owner = controller(&deployment.metadata).filter(|owner| owner.kind == K::kind(&()));
     owner.map(|owner| owner.name.as_str())
 }
 
-/// The reference of what is controlled by `owner`, and goes before it if that is deleted in the foreground.
+/// Returns the owner reference of an object that `owner` controls, and that is deleted before it in a foreground deletion.
 pub(crate) fn controlled_by(owner: &impl Resource<DynamicType = ()>) -> Vec<OwnerReference> {
     let reference = owner.controller_owner_ref(&());
     reference.map(|reference| OwnerReference { block_owner_deletion: Some(true), ..reference }).into_iter().collect()
 }
 
-/// The reference of what goes with `owner`, and is not controlled by it.
+/// Returns the owner reference of an object that is deleted with `owner`, but not controlled by it.
 pub(crate) fn going_with(owner: &impl Resource<DynamicType = ()>) -> Vec<OwnerReference> {
     let (controller, block_owner_deletion) = (Some(false), Some(false));
     let reference = owner.owner_ref(&());
     reference.map(|reference| OwnerReference { controller, block_owner_deletion, ..reference }).into_iter().collect()
 }
 
-/// Looks for a BundleDeployment; where the watch shows none, or an older one than our last write made, in the cluster.
+/// Looks for a BundleDeployment in what the watch has shown; if that is none, or older than our last write, in the cluster.
 pub(crate) async fn find(
     name: &str,
     (deployments, written): (&Store<BundleDeployment>, &WrittenVersions),
@@ -78,7 +79,10 @@ pub(crate) async fn find(
     }
 }
 
-/// Applies `body`: in place of `live`, or where nothing is. Refused as a conflict if that is not so any more.
+/// Applies `body` to `live`; creates it if that is `None`.
+///
+/// # Errors
+/// A conflict if `live` is not there any more, or one is there though `live` is `None`.
 pub(crate) async fn apply(
     mut body: Value,
     live: Option<&BundleDeployment>,
@@ -97,7 +101,7 @@ pub(crate) async fn apply(
     Ok(made)
 }
 
-/// Deletes the very object that was seen. It is well if that is gone, or is another by now.
+/// Deletes the object that `preconditions` describe; an object that is gone, or does not meet them any more, is no error.
 pub(crate) async fn delete<K>(api: &Api<K>, name: &str, preconditions: Preconditions) -> Result<(), Error>
 where
     K: Clone + Debug + DeserializeOwned,
@@ -109,12 +113,12 @@ where
     }
 }
 
-/// Whether what a BundleDeployment depends on was found installed in packages when it was written.
+/// Whether the packages that the bundle depends on were found installed when the BundleDeployment was written.
 pub(crate) fn has_packages(live: &BundleDeployment) -> bool {
     ignored(live) == Some(names::PACKAGES)
 }
 
-/// What of its dependencies a BundleDeployment says that the controller leaves out.
+/// Returns which dependencies of its bundle the controller is not to check.
 pub(crate) fn ignored(live: &BundleDeployment) -> Option<&str> {
     live.annotations().get(names::IGNORE_DEPENDENCIES).map(String::as_str)
 }

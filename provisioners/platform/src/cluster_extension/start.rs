@@ -59,7 +59,7 @@ impl Wake {
     }
 }
 
-/// Begins, when all that an extension depends on is known. `own` is cancelled when it is known which extensions there are.
+/// Begins, once `filled` says that all that an extension depends on is known. Cancels `own` when it is known which extensions there are.
 pub(crate) fn start(
     process: &mut Process,
     (extensions, own): (Optional<ClusterExtension>, CancellationToken),

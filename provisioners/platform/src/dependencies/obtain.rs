@@ -91,7 +91,7 @@ impl Asking<'_> {
         Owner { name: self.dependent().deployment(), uid: self.uid() }
     }
 
-    /// For what goes with the object.
+    /// Returns the owner reference of a Plan of the object.
     fn reference(&self) -> Option<OwnerReference> {
         match self {
             Self::Operator(operator) => operator.controller_owner_ref(&()),
