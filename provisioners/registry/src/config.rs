@@ -142,7 +142,7 @@ pub fn creates_namespace(config: &Value) -> Result<bool, Error> {
     Ok(creates)
 }
 
-/// What was read, or the default and one more problem.
+/// Returns what was read; adds to `problems` and returns the default if that failed.
 fn noted<T: Default>(read: Result<T, String>, problems: &mut Vec<String>) -> T {
     read.map_err(|problem| problems.push(problem)).unwrap_or_default()
 }

@@ -84,8 +84,8 @@ pub fn system_namespace(flag: Option<String>, usual: &str) -> String {
     flag.filter(said).or_else(|| of_pod().filter(said)).unwrap_or_else(|| usual.to_owned())
 }
 
-/// Returns the names of a program's `--require` that count: those after the last `nothing`, by which arguments that are appended to
-/// those of a manifest take back what it requires.
+/// Returns the names of a program's `--require` that count: those after the last `nothing`. With that name, arguments that are
+/// appended to those of a manifest take back what it requires.
 pub fn required<Name: Copy + PartialEq>(names: &[Name], nothing: Name) -> &[Name] {
     let begin = names.iter().rposition(|name| *name == nothing).map_or(0, |last| last + 1);
     &names[begin..]

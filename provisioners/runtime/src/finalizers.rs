@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::api::Error;
 
-/// Takes those of `names` off an object, in one write, if one is there; those of others stay.
+/// Removes the finalizers in `names` from an object, in one write; others stay. Writes nothing if it has none of them.
 ///
 /// # Errors
 /// A conflict if the object was changed meanwhile: the change will wake us.

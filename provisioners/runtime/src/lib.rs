@@ -11,7 +11,7 @@
 //! served     kinds that a cluster may or may not have
 //! watch      all objects of a kind      status     its status, one merge patch      events     what kubectl describe shows
 //! traces     a span for each reconcile, and how they get to a collector
-//! finalizers  those of upstream are taken off
+//! finalizers those of upstream, which are taken off
 //! failures   how often in a row         error      an error with its causes, in one line      lock    a mutex, for a short look
 //! ```
 //!

@@ -200,7 +200,7 @@ impl Process {
         self.tasks.spawn(task);
     }
 
-    /// Adds a task that goes on to the end.
+    /// Adds a task that must go on: if it ends, so does the process, with an error that names it.
     pub fn spawn_endless(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(named(name, task));
     }

@@ -99,7 +99,7 @@ impl Store {
         }
         let folder = self.layout().refs(kind);
         let mut names = BTreeSet::new();
-        // Each deployment asks for its own after a restart: what is not asked for is not made a path of.
+        // Each deployment asks for its own after a restart: no path is allocated for those of others.
         for entry in fs::read_dir(&folder).map_err(read(&folder))? {
             let entry = entry.map_err(read(&folder))?;
             if entry.file_name().as_encoded_bytes().starts_with(beginning.as_bytes()) {

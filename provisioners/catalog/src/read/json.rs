@@ -4,7 +4,7 @@
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     depth: usize,
-    /// How many objects and lists lay in each other.
+    /// How many objects and lists lie in each other at the deepest place so far.
     pub(super) deepest: usize,
     is_in_string: bool,
     /// The last byte was a backslash in a string.

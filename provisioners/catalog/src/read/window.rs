@@ -16,7 +16,7 @@ pub(super) struct Window<'r> {
     is_at_end: bool,
     /// The line, from 1, that the unused bytes begin in.
     pub(super) line: usize,
-    /// How much came out of the stream.
+    /// Bytes that the reader gave.
     pub(super) total: u64,
 }
 

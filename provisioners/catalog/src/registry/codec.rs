@@ -14,7 +14,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use super::message::{Bundle, Package};
 use crate::document::{self, MAX_ITEMS};
 
-/// Writes `Q`, and reads `A`.
+/// Writes messages of type `Q`, and reads messages of type `A`.
 #[derive(Debug)]
 pub struct Messages<Q, A>(PhantomData<(Q, A)>);
 

@@ -94,7 +94,8 @@ impl<'a> Session<'a> {
         self.first(&path, OCI_IMAGE_INDEX_MEDIA_TYPE, what, move |response, _| Page::read(response, what)).await
     }
 
-    /// What `read` makes of the first answer that it can read; it is told whether no place is left.
+    /// Asks one place after the other; returns what `read` makes of the first answer that it can read. The `bool` says whether the
+    /// place is the last one.
     async fn first<T, F: Future<Output = Result<T, Error>>>(
         &mut self,
         path: &str,

@@ -39,7 +39,7 @@ impl Document {
     }
 }
 
-/// The digest of `body`, which has to be the one that is expected, if one is.
+/// Returns the digest of `body`; an error if `expected` is another one.
 pub(in crate::image) fn verified(body: &[u8], expected: Option<Digest>, what: &str) -> Result<Digest, Error> {
     let mut hasher = Hasher::new(expected.as_ref().map_or(Algorithm::Sha256, Digest::algorithm));
     hasher.update(body);
