@@ -180,6 +180,7 @@ mod tests {
     fn reads_back_what_it_prints_and_refuses_the_rest() {
         let digest = Digest::sha256(b"x");
         assert_eq!(digest.to_string().parse(), Ok(digest.clone()));
+        assert_eq!(format!("sha256:{}", digest.hex()), digest.to_string());
         for bad in ["", "abc", "md5:00", "sha256:00", &format!("sha256:{}", digest.hex().to_uppercase())] {
             assert!(bad.parse::<Digest>().is_err(), "{bad}");
         }

@@ -195,9 +195,10 @@ mod tests {
 
     #[test]
     fn folders_come_with_their_files() {
-        let tree = tree(&["a/b/c"]);
+        let tree = tree(&["a/b/c", "a/d"]);
         assert_eq!(tree.get("a/b"), Some(&Entry::Directory));
         assert_eq!(tree.get("a"), Some(&Entry::Directory));
+        assert_eq!(tree.size_bytes(), 2, "of the files alone");
     }
 
     #[test]

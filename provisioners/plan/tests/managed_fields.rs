@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
-use rukpak_crds::names::FIELD_MANAGER;
+use rukpak_crds::names::{FIELD_MANAGER, SHARING_MANAGER};
 use rukpak_plain::ObjectKey;
 use rukpak_plan::conflict::Repairs;
 use rukpak_plan::fields::{self, Heir};
@@ -99,6 +99,37 @@ fn a_field_taken_through_a_subresource_is_no_contest() {
 }
 
 #[test]
+fn a_field_that_stays_in_a_shared_object_is_not_taken() {
+    let before = fields::applied(&applied(), FIELD_MANAGER).cloned().expect("we applied it");
+    let mut shared = edited();
+    for entry in shared.managed_fields.iter_mut().flatten() {
+        if entry.manager.as_deref() == Some("kubectl-edit") {
+            entry.manager = Some(SHARING_MANAGER.to_owned());
+        }
+    }
+    let taken = fields::taken(&before, &shared, FIELD_MANAGER);
+    assert!(taken.is_empty(), "{taken:?}");
+}
+
+#[test]
+fn a_field_is_left_to_whoever_applies_it() {
+    let before = fields::applied(&applied(), FIELD_MANAGER).cloned().expect("we applied it");
+    let mut theirs = edited();
+    for entry in theirs.managed_fields.iter_mut().flatten() {
+        if entry.manager.as_deref() == Some("kubectl-edit") {
+            entry.operation = Some("Apply".to_owned());
+        }
+    }
+    let left = fields::taken(&before, &theirs, FIELD_MANAGER).into_iter().collect();
+    let key = ObjectKey { group: "apps".into(), kind: "Deployment".into(), namespace: None, name: "pump".into() };
+    let (_, live) = scaled();
+    let basis = Basis { relinquished: Some(&left), ..Basis::plain(Why::Resync, None) };
+    let live = Live { metadata: &theirs, body: &live };
+    let resolved = resolve(&key, &json!({"spec": {"replicas": 2}}), Some(live), &basis);
+    assert_eq!(resolved.body.pointer("/spec/replicas"), None);
+}
+
+#[test]
 fn a_written_status_is_no_drift_and_a_scaling_is_a_lost_field() {
     let owner = Owner { name: "pump".to_owned(), uid: "0c9d3f3e-93a3-4c51-8d7e-0c1c5b6d2f11".to_owned() };
     let of = |metadata: &ObjectMeta| Fingerprint::of(metadata, &owner, FIELD_MANAGER);
@@ -128,6 +159,7 @@ fn adoption_leaves_entries_of_subresources_to_whoever_wrote_them() {
     entries.retain(|entry| entry.subresource.is_some());
     // An operator of that name writes a status; upstream's Helm client wrote the object under the same.
     entries.push(entry("manager", "Update", "status", &json!({"f:status": {"f:readyReplicas": {}}})));
+    entries.push(entry(FIELD_MANAGER, "Apply", "status", &json!({"f:status": {"f:replicas": {}}})));
     let subresources = entries.clone();
     let heir = Heir { manager: FIELD_MANAGER, uid: "1", body: &json!({}), replaces_olm: false };
     assert!(fields::adopted(&metadata, heir).is_none(), "nothing is to be moved");

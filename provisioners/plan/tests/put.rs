@@ -433,6 +433,22 @@ fn what_became_immutable_is_replaced_where_that_is_allowed() {
 }
 
 #[test]
+fn an_object_that_is_written_while_its_fields_move_is_looked_at_again() {
+    let object = object(json!({"ownerReferences": reference("app", "1"), "managedFields": by_helm()}));
+    let (mut others, mut is_first) = (server(Some(object)), true);
+    let (sent, end) = put(How::default(), None, |request| {
+        if request == "move" && std::mem::take(&mut is_first) {
+            return Answer::Conflict("another version");
+        }
+        others(request)
+    });
+    assert_eq!(
+        (sent, end),
+        (["create", "look", "move", "look", "move", "update u@7"].map(str::to_owned).to_vec(), End::Applied(()))
+    );
+}
+
+#[test]
 fn a_race_that_is_lost_again_and_again_is_given_up() {
     let mut others = server(Some(ours()));
     let (sent, end) = put(How::default(), None, |request| match request {

@@ -102,7 +102,8 @@ fn refusals_name_the_field_and_the_way_out() {
 }
 
 #[test]
-fn names_of_rbac_may_hold_colons() {
+fn names_of_rbac_may_be_long_and_hold_colons() {
+    object(config_map(json!({"name": "a".repeat(1024)})));
     object(
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "system:a"}}),
     );

@@ -186,8 +186,9 @@ fn signed_binary(text: &str) -> Option<Scalar<'static>> {
     i64::from_str_radix(text.strip_prefix("0b")?, 2).ok().map(Scalar::Integer)
 }
 
+/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, which is what Rust reads but for its words: `inf` and `nan`.
 fn float(text: &str) -> Option<Scalar<'static>> {
-    if !is_float(text.as_bytes()) {
+    if text.bytes().any(|byte| byte.is_ascii_alphabetic() && !byte.eq_ignore_ascii_case(&b'e')) {
         return None;
     }
     text.parse().ok().filter(|float: &f64| float.is_finite()).map(Scalar::Float)
@@ -199,35 +200,6 @@ fn separated_float(text: &str) -> Option<Scalar<'static>> {
     let is_digit = |index: usize| bytes.get(index).is_some_and(u8::is_ascii_digit);
     let is_separated = (1..bytes.len()).filter(|&at| bytes[at] == b'_').all(|at| is_digit(at - 1) && is_digit(at + 1));
     if is_separated { float(&text.replace('_', "")) } else { None }
-}
-
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
-fn is_float(text: &[u8]) -> bool {
-    fn digits(text: &[u8]) -> (usize, &[u8]) {
-        let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        (count, &text[count..])
-    }
-    fn sign(text: &[u8]) -> &[u8] {
-        if matches!(text.first(), Some(b'+' | b'-')) { &text[1..] } else { text }
-    }
-    let (whole, mut rest) = digits(sign(text));
-    if rest.first() == Some(&b'.') {
-        let (fraction, after) = digits(&rest[1..]);
-        if whole + fraction == 0 {
-            return false;
-        }
-        rest = after;
-    } else if whole == 0 {
-        return false;
-    }
-    match rest.first() {
-        None => true,
-        Some(b'e' | b'E') => {
-            let (exponent, after) = digits(sign(&rest[1..]));
-            exponent > 0 && after.is_empty()
-        }
-        Some(_) => false,
-    }
 }
 
 /// A rough check: years of four digits, a month and a day, as every form that go-yaml knows begins.
@@ -255,16 +227,11 @@ fn binary(text: &str) -> Result<Scalar<'static>, Error> {
 /// A float as kubectl sends it: `1.0` and `1e3` are the integers 1 and 1000 by the time they are JSON, which
 /// matters to API types that hold integers. `None` for infinities and NaN.
 pub(super) fn json_float(float: f64) -> Option<Value> {
-    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53
-    if float.fract() == 0.0 {
-        if float.abs() < EXACT {
-            #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
-            return Some(Value::from(float as i64));
-        }
-        // Go writes the shortest digits that mean this float, padded with zeros, and reads those as an integer.
-        if let Ok(integer) = format!("{float}").parse::<i64>() {
-            return Some(Value::from(integer));
-        }
+    // Go writes the shortest digits that mean this float, padded with zeros, and reads those as an integer.
+    if float.fract() == 0.0
+        && let Ok(integer) = format!("{float}").parse::<i64>()
+    {
+        return Some(Value::from(integer));
     }
     Number::from_f64(float).map(Value::Number)
 }

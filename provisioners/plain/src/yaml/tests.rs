@@ -242,6 +242,14 @@ fn the_node_limit_is_the_last_accepted() {
     }
 }
 
+#[test]
+fn a_copy_that_is_kept_for_aliases_counts_as_well() {
+    let read = |text: &str, yaml_nodes| read_with(text.as_bytes(), &Limits { yaml_nodes, ..Limits::default() });
+    assert!(read("- [1, 2]", 4).is_ok(), "two lists and two numbers");
+    assert!(read("- &a [1, 2]", 7).is_ok(), "the inner list and its numbers again");
+    assert!(matches!(read("- &a [1, 2]", 6), Err(Error::Limit(_))));
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let text =
         prop_oneof!["[ -~]{0,12}", "\\PC{0,6}", "(y|no|0[0-7]{1,3}|1_0|~|<<|- a|a: b|#c| x |---|\\.inf|[0-9]e[0-9])"];

@@ -252,6 +252,14 @@ fn tells_images_versions_and_rights() {
 }
 
 #[test]
+fn a_right_that_gives_no_other_is_granted_without_escalation() {
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r", "namespace": "n"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]});
+    let status = changes(Some(&plan("v1", &[])), &plan("v2", &[role]), &[], &[]).status("x");
+    assert!(status.summary.ends_with("grants 1 right more"), "{}", status.summary);
+}
+
+#[test]
 fn binds_everything_that_decides() {
     let new = plan("v2", &[config_map("a", "1")]);
     let leave = |uid| [(key("ConfigMap", "gone"), uid)];

@@ -1,8 +1,12 @@
 //! When windows open, and what an OperatorCondition says.
 
+use rukpak_content::Digest;
+use rukpak_crds::{BundleDeployment, BundleDeploymentStatus};
 use serde_json::json;
 
 use super::*;
+use crate::Format;
+use crate::observed::Desired;
 
 fn window(schedule: &str, duration: &str, zone: Option<&str>) -> UpgradeWindow {
     let [schedule, duration] = [schedule, duration].map(str::to_owned);
@@ -41,6 +45,26 @@ fn the_first_of_several_counts_and_each_has_its_zone() {
     assert_eq!(at("2026-07-05T00:30:00Z", &windows[1..]), "open", "in summer it is two hours ahead");
     // Windows that follow each other closely.
     assert_eq!(at("2026-01-03T12:47:00Z", &[window("*/15 * * * *", "45m", None)]), "open");
+}
+
+#[test]
+fn an_upgrade_waits_for_a_window_and_begins_in_it() {
+    let spec = json!({"provisionerClassName": "c", "windows": [{"schedule": "0 22 * * 6", "duration": "4h"}],
+        "template": {"spec": {"provisionerClassName": "c", "source": {"type": "upload", "upload": {}}}}});
+    let deployment = BundleDeployment::new("pump", serde_json::from_value(spec).unwrap());
+    let desired = Desired::Waiting { bundle: "pump-2".to_owned(), why: None, is_stalled: false };
+    let observed = Observed::of(deployment, BundleDeploymentStatus::default(), desired);
+    let release = Release::new(Digest::sha256(b"v2"), Format::Plain, None);
+    let at = |now: &str, why| {
+        closed(&observed, &release, why, now.parse().unwrap()).map(|problem| (problem.stage, problem.message))
+    };
+
+    let opens = "2026-01-03T22:00:00Z";
+    let (stage, message) = at("2026-01-03T21:00:00Z", Why::Upgrade).expect("it waits");
+    assert_eq!(stage, Stage::Closed(Some(opens.parse().unwrap())));
+    assert!(message.ends_with(&format!("the next opens at {opens}")), "{message}");
+    assert_eq!(at(opens, Why::Upgrade), None);
+    assert_eq!(at("2026-01-03T21:00:00Z", Why::Repair), None, "repairs need no window");
 }
 
 #[test]

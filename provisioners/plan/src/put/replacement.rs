@@ -102,6 +102,16 @@ mod tests {
         serde_json::from_value(json!({"code": 422, "details": {"causes": causes}})).unwrap()
     }
 
+    #[test]
+    fn only_what_holds_nothing_but_data_has_no_dependents() {
+        let has = |group: &str, kind: &str| {
+            let [group, kind, name] = [group, kind, "a"].map(str::to_owned);
+            has_dependents(&ObjectKey { group, kind, namespace: None, name })
+        };
+        assert!(!has("", "ConfigMap") && !has("", "Secret"));
+        assert!(has("", "Service") && has("apps", "Deployment") && has("example.com", "ConfigMap"));
+    }
+
     /// In the words of Kubernetes 1.36.
     #[test]
     fn a_field_that_cannot_be_changed_is_known_by_the_words_of_the_api_server() {

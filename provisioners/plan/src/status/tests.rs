@@ -12,9 +12,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::applied::{Applied, Tracked};
+use crate::conflict::Repairs;
 use crate::decide::{Decision, decide};
+use crate::fields::Taken;
 use crate::health::Health;
 use crate::memory::{Differences, Problem, Stage};
+use crate::record::Standing;
 use crate::resolve::Why;
 use crate::retry::Class;
 use crate::{Fingerprint, Format, Identity, Kind, Owner, Plan};
@@ -64,6 +67,10 @@ fn objects(state: State) -> Objects {
 
 /// What is remembered where this release is installed.
 fn installed(objects: &Objects) -> Memory {
+    installed_but(objects, Differences::default())
+}
+
+fn installed_but(objects: &Objects, differences: Differences) -> Memory {
     let plan = Plan {
         release: release(),
         certificates_due: None,
@@ -76,7 +83,7 @@ fn installed(objects: &Objects) -> Memory {
     };
     let applied = Applied::by(&plan, "", objects, |_| false).expect("nothing is missing");
     let mut memory = Memory::default();
-    memory.learn_applied(applied, Pruning::Done, Differences::default(), Timestamp::UNIX_EPOCH);
+    memory.learn_applied(applied, Pruning::Done, differences, Timestamp::UNIX_EPOCH);
     memory
 }
 
@@ -89,6 +96,24 @@ fn told(type_: &str, observed: &Observed, memory: &Memory, objects: &Objects) ->
 /// Reason and message of `Ready`.
 fn ready(observed: &Observed, objects: &Objects) -> (String, String) {
     told(READY, observed, &installed(objects), objects).expect("it is told")
+}
+
+#[test]
+fn a_record_counts_an_object_once_as_current_paused_or_contested() {
+    let objects = objects(State::Current);
+    let counted = |memory: &Memory| {
+        let standing = Standing::of(memory, &objects).expect("it is applied");
+        (standing.current, standing.paused.len(), standing.contested.len())
+    };
+    assert_eq!(counted(&installed(&objects)), (1, 0, 0));
+    let paused = Differences { paused: [definition()].into(), ..Differences::default() };
+    assert_eq!(counted(&installed_but(&objects, paused)), (0, 1, 0));
+
+    let mut contested = installed(&objects);
+    let [manager, field] = ["kubectl-edit", "f:spec"].map(str::to_owned);
+    let field = Taken { manager, subresource: String::new(), path: vec![field] };
+    *contested.repairs_of(&definition()) = Repairs::relinquishing([field]);
+    assert_eq!(counted(&contested), (0, 0, 1));
 }
 
 #[test]

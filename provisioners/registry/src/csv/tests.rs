@@ -39,6 +39,44 @@ fn fields_that_kubernetes_does_not_know_are_left_out_and_named() {
 }
 
 #[test]
+fn a_deployment_without_a_spec_keeps_its_labels() {
+    let deployments = json!([{"name": "a", "label": {"x": "y"}}]);
+    let csv = Csv::read(json!({"spec": {"install": {"spec": {"deployments": deployments}}}})).unwrap();
+    assert_eq!(csv.spec.install.spec.deployments[0].label["x"], "y");
+}
+
+#[test]
+fn a_name_that_is_too_long_is_refused_with_its_place() {
+    let of = |bytes: usize| {
+        let name = "a".repeat(bytes);
+        let spec = |part: &str, value: serde_json::Value| json!({"spec": {part: value}});
+        let install = |part: &str, value: serde_json::Value| spec("install", json!({"spec": {part: value}}));
+        [
+            ("metadata.name", json!({"metadata": {"name": name}})),
+            ("spec.installModes[].type", spec("installModes", json!([{"type": name, "supported": true}]))),
+            ("spec.install.spec.deployments[].name", install("deployments", json!([{"name": name, "spec": {}}]))),
+            (
+                "spec.install.spec.permissions[].serviceAccountName",
+                install("clusterPermissions", json!([{"serviceAccountName": name}])),
+            ),
+            (
+                "spec.customresourcedefinitions",
+                spec("customresourcedefinitions", json!({"required": [{"kind": name}]})),
+            ),
+            ("spec.apiservicedefinitions", spec("apiservicedefinitions", json!({"owned": [{"group": name}]}))),
+            ("spec.webhookdefinitions", spec("webhookdefinitions", json!([{"generateName": name}]))),
+        ]
+    };
+    for (place, csv) in of(1025) {
+        let error = Csv::read(csv).unwrap_err().to_string();
+        assert!(error.starts_with(place) && error.ends_with("is longer than 1024 bytes"), "{error}");
+    }
+    for (place, csv) in of(1024) {
+        assert!(Csv::read(csv).is_ok(), "{place}");
+    }
+}
+
+#[test]
 fn an_absent_port_is_443() {
     let webhook = Webhook { container_port: 0, ..Webhook::default() };
     assert_eq!((webhook.port(), webhook.webhook_kind()), (443, None));

@@ -108,6 +108,8 @@ fn text_that_looks_like_a_number() {
         ".5_",
         "._5",
         "1e400",
+        "inf",
+        "-nan",
         "2001-01-01",
         "2001-12-14t21:59:43.10-05:00",
         "1.2.3",
@@ -149,6 +151,17 @@ fn explicit_tags() {
     assert_eq!(resolve("12".into(), ScalarStyle::Plain, Some(&local)), Ok(Scalar::Text("12".into())));
     let verbatim = Tag { handle: String::new(), suffix: "tag:yaml.org,2002:int".to_owned() };
     assert_eq!(resolve("12".into(), ScalarStyle::SingleQuoted, Some(&verbatim)), Ok(Scalar::Integer(12)));
+}
+
+#[test]
+fn a_merge_key_is_plain_or_says_that_it_is_one() {
+    let tag = |handle: &str, suffix: &str| Tag { handle: handle.to_owned(), suffix: suffix.to_owned() };
+    let is = |style, tag: Option<Tag>| is_merge("<<", style, tag.as_ref());
+    assert!(is(ScalarStyle::Plain, None) && !is(ScalarStyle::DoubleQuoted, None));
+    assert!(is(ScalarStyle::DoubleQuoted, Some(tag("", "!"))));
+    assert!(is(ScalarStyle::Plain, Some(tag("tag:yaml.org,2002:", "merge"))));
+    assert!(!is(ScalarStyle::Plain, Some(tag("tag:yaml.org,2002:", "str"))));
+    assert!(!is(ScalarStyle::Plain, Some(tag("", "tag:example.com:merge"))));
 }
 
 #[test]

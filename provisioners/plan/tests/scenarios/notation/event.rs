@@ -110,6 +110,8 @@ pub struct But {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Unrepaired {
     objects: Vec<String>,
+    /// What the repair failed at; `Repair` if it is not said.
+    stage: Option<String>,
     class: String,
     message: String,
 }
@@ -219,26 +221,31 @@ fn begin(scene: &mut Scene, release: &str) {
     scene.observed.drifted.clear();
 }
 
+/// The stage of this name; of those that end by themselves with the time: `Closed 2h`.
+fn stage(name: &str, now: Timestamp) -> Result<Stage, Error> {
+    let stages = [
+        Stage::Ask,
+        Stage::Load,
+        Stage::Check,
+        Stage::Account,
+        Stage::Rights,
+        Stage::Unapproved,
+        Stage::Rejected,
+        Stage::NotUpgradeable,
+        Stage::Apply,
+        Stage::Migrate,
+        Stage::Repair,
+    ];
+    Ok(match name.split_once(' ') {
+        Some(("Closed", opens)) => Stage::Closed(Some(world::at(now, opens)?)),
+        Some(("Running", until)) => Stage::Running(world::at(now, until)?),
+        _ => stages.into_iter().find(|stage| format!("{stage:?}") == name).ok_or("stage: not known")?,
+    })
+}
+
 impl Failed {
     fn happen(self, scene: &mut Scene) -> Result<(), Error> {
-        let stages = [
-            Stage::Ask,
-            Stage::Load,
-            Stage::Check,
-            Stage::Account,
-            Stage::Rights,
-            Stage::Unapproved,
-            Stage::Rejected,
-            Stage::NotUpgradeable,
-            Stage::Apply,
-            Stage::Migrate,
-            Stage::Repair,
-        ];
-        let stage = match self.stage.split_once(' ') {
-            Some(("Closed", opens)) => Stage::Closed(Some(world::at(scene.now, opens)?)),
-            Some(("Running", until)) => Stage::Running(world::at(scene.now, until)?),
-            _ => stages.into_iter().find(|stage| format!("{stage:?}") == self.stage).ok_or("stage: not known")?,
-        };
+        let stage = stage(&self.stage, scene.now)?;
         let all = [Why::First, Why::Upgrade, Why::Rollback, Why::WayBack, Why::Resync, Why::Renewal, Why::Repair];
         let why = all.into_iter().find(|why| format!("{why:?}") == self.why).ok_or("why: not known")?;
         if matches!(stage, Stage::Apply | Stage::Running(_) | Stage::Migrate) {
@@ -316,7 +323,8 @@ impl Unrepaired {
         for name in &self.objects {
             scene.memory.repairs_of(&world::key(name)).failed(class, scene.now);
         }
-        let problem = Problem { stage: Stage::Repair, message: self.message, class, can_go_back: false };
+        let stage = self.stage.map_or(Ok(Stage::Repair), |name| stage(&name, scene.now))?;
+        let problem = Problem { stage, message: self.message, class, can_go_back: false };
         let release = scene.memory.applied().cloned().ok_or("nothing is applied")?;
         scene.memory.learn_unrepaired(&scene.observed, release, problem, scene.now);
         Ok(())
