@@ -339,3 +339,20 @@ fn missed(request: &Request, missing: &Missing) -> String {
         Missing::Order(problem) => problem.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_names_five_bundles_and_counts_the_others() {
+        let named = |count: usize| {
+            let bundle = |number: usize| BundleId { name: format!("b{number}"), ..BundleId::default() };
+            named(&(0..count).map(bundle).collect::<Vec<_>>(), "or")
+        };
+        assert_eq!(named(1), "b0 (installed)");
+        assert_eq!(named(2), "b0 (installed) or b1 (installed)");
+        assert!(named(5).ends_with("b3 (installed) or b4 (installed)"), "{}", named(5));
+        assert!(named(7).ends_with("b3 (installed), b4 (installed) or 2 more"), "{}", named(7));
+    }
+}

@@ -209,6 +209,10 @@ mod tests {
         }
         assert!(Rule::compile(&"x".repeat(MAX_RULE_BYTES + 1)).unwrap_err().contains("4097 bytes"));
 
+        let selected = |count: u32| format!("properties{}", ".a".repeat(count as usize));
+        assert!(Rule::compile(&selected(MAX_DEPTH)).is_ok(), "the outermost part lies in none");
+        assert!(Rule::compile(&selected(MAX_DEPTH + 1)).unwrap_err().contains("100 deep"));
+
         let any = vec!["properties.exists(p, p.type == 'x')"; 50].join(" || ");
         assert!(Rule::compile(&any).is_ok(), "a long rule that is not deep");
     }

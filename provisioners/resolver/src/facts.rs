@@ -116,3 +116,41 @@ impl Facts {
         others.enumerate().filter(|(_, other)| is_used(other)).map(|(index, _)| index).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn stating(properties: &[(&str, Value)]) -> Facts {
+        Facts::stated(properties.iter().map(|(kind, value)| (*kind, value))).expect("they can be read")
+    }
+
+    #[test]
+    fn each_requirement_is_met_by_who_states_it_and_told_in_words() {
+        let gvk = || json!({"group": "g", "version": "v1", "kind": "K"});
+        let package = |range: &str| json!({"packageName": "p", "versionRange": range});
+        let others = [
+            stating(&[]),
+            stating(&[("olm.label", json!({"label": "ssl"}))]),
+            stating(&[("olm.gvk", gvk()), (PACKAGE, json!({"packageName": "p", "version": "1.2.0"}))]),
+        ];
+        let both = json!({"constraints": [{"gvk": gvk()}, {"package": package(">=1.0.0")}]});
+        let (api, range) = (
+            "providing an API with group: g, version: v1, kind: K",
+            "with package: p and with version in range: >=1.0.0",
+        );
+        for (kind, value, meets, words) in [
+            ("olm.label.required", json!({"label": "ssl"}), 1, "with label: ssl".to_owned()),
+            ("olm.gvk.required", gvk(), 2, api.to_owned()),
+            ("olm.package.required", package(">=1.0.0"), 2, range.to_owned()),
+            ("olm.constraint", json!({"all": both}), 2, format!("{api} and {range}")),
+        ] {
+            let needy = stating(&[(kind, value)]);
+            assert_eq!(needy.met_by(others.iter()), [meets], "{kind}");
+            assert!(needy.unmet_by(&others.iter()).is_empty(), "{kind}");
+            assert_eq!(needy.unmet_by(&others[..1].iter()), [words]);
+        }
+    }
+}

@@ -273,6 +273,14 @@ fn encoded(payload_type: &str, payload: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn signatures_are_known_by_their_media_type() {
+        for media_type in [SIMPLE_SIGNING, "application/vnd.dev.sigstore.bundle.v0.3+json"] {
+            assert!(is_signature(media_type), "{media_type}");
+        }
+        assert!(!is_signature("application/vnd.oci.image.layer.v1.tar+gzip"));
+    }
+
     /// The example of the specification of DSSE.
     #[test]
     fn envelopes_are_encoded_as_specified() {

@@ -153,3 +153,16 @@ fn object_name(type_: &str, object: &[u8]) -> String {
     let name = digest(&SHA1_FOR_LEGACY_USE_ONLY, &whole);
     name.as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signature_of_a_tag_begins_a_line() {
+        let quoting = b"object 1\n\nsee -----BEGIN SSH SIGNATURE-----\n".as_slice();
+        assert!(Signed::of_tag(quoting).is_none());
+        let signed = [quoting, b"-----BEGIN SSH SIGNATURE-----\nx"].concat();
+        assert_eq!(Signed::of_tag(&signed).map(|signed| signed.payload), Some(quoting.to_vec()));
+    }
+}

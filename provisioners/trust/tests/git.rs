@@ -104,6 +104,7 @@ fn what_is_no_signature_of_ssh_for_git_says_so() {
         commit.split_inclusive('\n').filter(|line| !line.starts_with("gpgsig ") && !line.starts_with(' ')).collect();
     let text = verdict(&key, &unsigned, None);
     assert!(refusal(&text).ends_with("by release, and it is not signed"), "{}", text.message);
+    assert!(text.may_come(), "a policy can be met by a signature that is added");
     let with = |signature: &str| {
         let header = format!("gpgsig {}\n\n", signature.trim_end().replace('\n', "\n "));
         unsigned.replacen("\n\n", &format!("\n{header}"), 1)
