@@ -181,8 +181,8 @@ fn every_definition_that_was_deleted_is_named_where_ready_names_ten() {
     let gone: Objects = names.iter().map(|name| (key(name), one.clone())).collect();
 
     let (_, all) = told(DEFINITION_DELETED, &common, &installed(&gone), &gone).expect("it is told");
-    let named: Vec<&str> = all.split([' ', ',']).filter(|word| word.ends_with(".example.com")).collect();
-    assert_eq!(named, names, "a ClusterServiceVersion lists what this names");
+    let listed: Vec<&str> = all.split([' ', ',']).filter(|word| word.ends_with(".example.com")).collect();
+    assert_eq!(listed, names, "a ClusterServiceVersion lists what this names");
     let (_, message) = ready(&common, &gone);
     assert!(message.contains(&names[9]) && !message.contains(&names[10]), "{message}");
     assert!(message.contains("and 2 more"), "{message}");
