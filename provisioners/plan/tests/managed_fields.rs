@@ -35,10 +35,16 @@ fn applied() -> ObjectMeta {
 
 /// The object with what somebody took from us by an update of the object itself.
 fn edited() -> ObjectMeta {
+    taken_by("kubectl-edit", "Update")
+}
+
+/// The object with what this manager took from us by a write to the object itself.
+fn taken_by(manager: &str, operation: &str) -> ObjectMeta {
     let (mut metadata, _) = scaled();
     for entry in metadata.managed_fields.iter_mut().flatten() {
         if entry.subresource.as_deref() == Some("scale") {
-            (entry.subresource, entry.manager) = (None, Some("kubectl-edit".to_owned()));
+            (entry.subresource, entry.manager) = (None, Some(manager.to_owned()));
+            entry.operation = Some(operation.to_owned());
         }
     }
     metadata
@@ -101,12 +107,7 @@ fn a_field_taken_through_a_subresource_is_no_contest() {
 #[test]
 fn a_field_that_stays_in_a_shared_object_is_not_taken() {
     let before = fields::applied(&applied(), FIELD_MANAGER).cloned().expect("we applied it");
-    let mut shared = edited();
-    for entry in shared.managed_fields.iter_mut().flatten() {
-        if entry.manager.as_deref() == Some("kubectl-edit") {
-            entry.manager = Some(SHARING_MANAGER.to_owned());
-        }
-    }
+    let shared = taken_by(SHARING_MANAGER, "Update");
     let taken = fields::taken(&before, &shared, FIELD_MANAGER);
     assert!(taken.is_empty(), "{taken:?}");
 }
@@ -114,12 +115,7 @@ fn a_field_that_stays_in_a_shared_object_is_not_taken() {
 #[test]
 fn a_field_is_left_to_whoever_applies_it() {
     let before = fields::applied(&applied(), FIELD_MANAGER).cloned().expect("we applied it");
-    let mut theirs = edited();
-    for entry in theirs.managed_fields.iter_mut().flatten() {
-        if entry.manager.as_deref() == Some("kubectl-edit") {
-            entry.operation = Some("Apply".to_owned());
-        }
-    }
+    let theirs = taken_by("argocd", "Apply");
     let left = fields::taken(&before, &theirs, FIELD_MANAGER).into_iter().collect();
     let key = ObjectKey { group: "apps".into(), kind: "Deployment".into(), namespace: None, name: "pump".into() };
     let (_, live) = scaled();

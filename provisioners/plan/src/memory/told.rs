@@ -8,11 +8,11 @@ use rukpak_crds::BundleDeploymentStatus;
 use super::{Memory, later};
 use crate::observed::Observed;
 
-/// So long the status may lack the proof of a repair, if it lacks nothing else: no repair waits for that write, and many share one. If the
-/// process ends before, the next one applies everything that is declared again, which changes nothing.
+/// How long the status may lack the proof of a repair, if it lacks nothing else: no repair waits for that write, and many share one. If
+/// the process ends before, the next one applies everything that is declared again, which changes nothing.
 const PROOF_AFTER: Duration = Duration::from_secs(10);
-/// What Kubernetes deletes is mostly gone by then. What a deletion waits for is not looked for sooner, nor again sooner: each object that
-/// goes starts a reconcile, and each look takes some reads and a write of the status.
+/// How long a deletion is left alone before it is looked at, and between two looks. Most of what Kubernetes deletes is gone by then; each
+/// object that goes starts a reconcile, and each look takes some reads and a write of the status.
 const DELETION_LOOK: Duration = Duration::from_secs(5);
 
 /// What was told last, or is to be told.

@@ -221,7 +221,7 @@ fn begin(scene: &mut Scene, release: &str) {
     scene.observed.drifted.clear();
 }
 
-/// The stage of this name; of those that end by themselves with the time: `Closed 2h`.
+/// Returns the stage of this name. Behind a stage that ends by itself stands when: `Closed 2h`.
 fn stage(name: &str, now: Timestamp) -> Result<Stage, Error> {
     let stages = [
         Stage::Ask,
