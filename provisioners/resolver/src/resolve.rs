@@ -197,7 +197,8 @@ impl<'w> Search<'w> {
 
     fn answer(self, chosen: &BTreeSet<usize>) -> Answer {
         let is_new = |node: &&usize| matches!(self.rules.nodes.all[**node].place, Place::Offered { .. });
-        let mut steps: Vec<Step> = chosen.iter().filter(is_new).map(|node| self.step(*node, chosen)).collect();
+        let reasons = self.reasons(chosen);
+        let mut steps: Vec<Step> = chosen.iter().filter(is_new).map(|node| self.step(*node, &reasons)).collect();
         steps.sort_by(|one, other| one.bundle.name.cmp(&other.bundle.name));
         Answer {
             steps,
@@ -207,16 +208,26 @@ impl<'w> Search<'w> {
         }
     }
 
-    fn step(&self, node: usize, chosen: &BTreeSet<usize>) -> Step {
+    /// The rules because of which bundles are chosen: few of all that were looked at.
+    fn reasons(&self, chosen: &BTreeSet<usize>) -> Vec<&Source> {
+        let counts = |source: &&Source| match source {
+            Source::Accepts(request, _) => self.is_active[*request],
+            Source::Needs { node, .. } => chosen.contains(node),
+            _ => false,
+        };
+        self.rules.sources.iter().filter(counts).collect()
+    }
+
+    fn step(&self, node: usize, reasons: &[&Source]) -> Step {
         let (mut requests, mut needed_by, mut replaced) = (BTreeSet::new(), BTreeSet::new(), None);
-        for source in &self.rules.sources {
+        for source in reasons {
             match source {
-                Source::Accepts(request, found) if self.is_active[*request] && found.contains(&node) => {
+                Source::Accepts(request, found) if found.contains(&node) => {
                     requests.insert(self.rules.requests[*request].name.clone());
                     replaced = replaced.or(self.rules.installed_of(*request));
                 }
                 Source::Needs { node: needing, constraint, candidates }
-                    if chosen.contains(needing) && *needing != node && candidates.contains(&node) =>
+                    if *needing != node && candidates.contains(&node) =>
                 {
                     let bundle = self.rules.nodes.all[*needing].name.to_owned();
                     needed_by.insert(Need { bundle, what: self.rules.what(*needing, *constraint) });
