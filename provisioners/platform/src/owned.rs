@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::core::{ClusterResourceScope, Status};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
 use rukpak_crds::{BundleDeployment, names};
@@ -77,6 +78,24 @@ pub(crate) async fn find(
         Some(seen) if !written.is_stale(&*seen) => Ok(Some(seen)),
         _ => Ok(Api::all(client.clone()).get_opt(name).await?.map(Arc::new)),
     }
+}
+
+/// Checks that `owner` is there. Its deletion may be told later than that of its BundleDeployment, and another one that is made for it would
+/// be installed until garbage collection comes.
+///
+/// # Errors
+/// Not found if it is gone, a conflict if its name is that of another object by now.
+pub(crate) async fn check_owner<K>(owner: &K, client: &Client) -> Result<(), Error>
+where
+    K: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let name = owner.name_any();
+    let found = Api::<K>::all(client.clone()).get_metadata(&name).await?;
+    if found.metadata.uid == owner.meta().uid {
+        return Ok(());
+    }
+    let other = format!("the {} {name} was deleted, and there is another one of that name", K::kind(&()));
+    Err(Error::Refused(Box::new(Status::failure(&other, "Conflict").with_code(409))))
 }
 
 /// Applies `body` to `live`; creates it if that is `None`.

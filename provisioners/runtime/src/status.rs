@@ -20,6 +20,7 @@ use crate::lock::lock;
 pub struct StatusWriter<K> {
     api: Api<K>,
     name: String,
+    uid: String,
     version: String,
     current: Value,
 }
@@ -56,6 +57,7 @@ where
         Self {
             api,
             name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
             version: object.resource_version().unwrap_or_default(),
             current: current.and_then(|status| serde_json::to_value(status).ok()).unwrap_or_else(|| json!({})),
         }
@@ -64,14 +66,20 @@ where
     /// Makes `status` the status. Sends nothing if it is already. Returns whether it was written.
     ///
     /// # Errors
-    /// A conflict if the object was changed meanwhile: the change will wake us.
+    /// A conflict if the object was changed meanwhile: the change will wake us. Not found if it is gone: it is stale until the watch has
+    /// told so.
     pub async fn write<S: Serialize + Sync>(&mut self, status: &S, versions: &WrittenVersions) -> Result<bool, Error> {
         let new = serde_json::to_value(status)
             .map_err(|error| Error::Unavailable(Box::new(kube::Error::SerdeError(error))))?;
         let Some(difference) = merge_difference(&self.current, &new) else { return Ok(false) };
         let patch = json!({"metadata": {"resourceVersion": self.version}, "status": difference});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let written = self.api.patch_status(&self.name, &params, &Patch::Merge(patch)).await?;
+        let written = self.api.patch_status(&self.name, &params, &Patch::Merge(patch)).await.map_err(Error::from);
+        let written = written.inspect_err(|error| {
+            if error.is_not_found() {
+                versions.record_gone::<K>(&self.uid);
+            }
+        })?;
         self.version = written.resource_version().unwrap_or_default();
         versions.record(&written);
         self.current = new;
@@ -98,6 +106,16 @@ impl WrittenVersions {
     pub fn record<K: Resource<DynamicType: Default>>(&self, object: &K) {
         let version = object.resource_version().and_then(|version| version.parse().ok());
         let (Some(uid), Some(version)) = (object.uid(), version) else { return };
+        self.insert::<K>(uid, version);
+    }
+
+    /// The API server does not have the object with this UID any more, and the watch has not told so yet: whatever is shown of it is
+    /// stale, until a list shows it again.
+    pub fn record_gone<K: Resource<DynamicType: Default>>(&self, uid: &str) {
+        self.insert::<K>(uid.to_owned(), u64::MAX);
+    }
+
+    fn insert<K: Resource<DynamicType: Default>>(&self, uid: String, version: u64) {
         let kind = K::kind(&K::DynamicType::default()).into_owned().into();
         lock(&self.0).insert(uid, Written { kind, version, at: Instant::now(), is_shown: false });
     }
@@ -184,6 +202,18 @@ mod tests {
         assert!(!written.is_last(&*namespace("a", 5)) && written.is_last(&*namespace("a", 7)));
         written.record(&*namespace("a", 6));
         assert!(written.is_stale(&*namespace("a", 5)), "what is written after that counts again");
+    }
+
+    #[test]
+    fn an_object_that_is_gone_is_stale_until_the_watch_shows_what_is_there() {
+        let written = WrittenVersions::default();
+        written.record_gone::<Namespace>("a");
+        written.record_gone::<Namespace>("b");
+        assert!(written.is_stale(&*namespace("a", 7)), "the event of its deletion is still to come");
+
+        written.listed(Instant::now(), &[namespace("a", 5)]);
+        assert!(!written.is_stale(&*namespace("a", 5)), "it is there again, as after a backup was restored");
+        assert!(!written.is_stale(&*namespace("b", 5)), "nothing is known of what no list shows");
     }
 
     #[test]

@@ -84,6 +84,9 @@ pub(super) async fn apply(
     if let Some(live) = live.filter(|live| is_applied(&body, live)) {
         return Ok(Arc::new(live.clone()));
     }
+    if live.is_none() {
+        owned::check_owner(extension, &context.client).await?;
+    }
     let written = owned::apply(body, live, FIELD_MANAGER, (&context.client, &*context.written)).await?;
     let extension = extension.name_any();
     tracing::info!(

@@ -106,9 +106,13 @@ pub(super) async fn keep(
     if let Some(live) = standing {
         return Ok(live.clone());
     }
+    let fault = |error| Fault::of(&format!("BundleDeployment {name}"), &error);
+    if live.is_none() {
+        owned::check_owner(set, &context.client).await.map_err(fault)?;
+    }
     let with = (&context.client, &*context.written);
     let written = owned::apply(body(set, name, spec), live.as_deref(), FIELD_MANAGER, with).await;
-    let written = written.map_err(|error| Fault::of(&format!("BundleDeployment {name}"), &error))?;
+    let written = written.map_err(fault)?;
     tracing::info!(set = %set.name_any(), phase = wanted.name, "BundleDeployment of ClusterObjectSet applied");
     Ok(Arc::new(written))
 }
