@@ -16,13 +16,14 @@ pub(crate) mod dependents;
 pub(crate) mod marks;
 pub(crate) mod obtain;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 use rukpak_catalog::{Bundle, Version};
+use rukpak_crds::condition::{ConditionStatus, Conditions as _, INSTALLED};
 use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_crds::olmv0::Subscription;
 use rukpak_crds::{BundleDeployment, Plan, PlatformOperator};
@@ -100,6 +101,17 @@ struct Seen {
     installed: BTreeSet<Release>,
     /// Who asks for which package.
     asked: BTreeSet<(Dependent, String)>,
+    /// Upgrades that only go together wait for what others may do.
+    settings: BTreeMap<String, Setting>,
+}
+
+/// What decides whether a ClusterExtension takes part in the upgrades of others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Setting {
+    generation: Option<i64>,
+    annotations: BTreeMap<String, String>,
+    /// Generation of its BundleDeployment, that which was looked at, and whether it is installed.
+    deployment: Option<(Option<i64>, Option<i64>, bool)>,
 }
 
 impl Dependent {
@@ -238,7 +250,7 @@ impl Dependencies {
         installed.into_iter().filter(|release| !facts.contains_key(&release.key())).collect()
     }
 
-    /// Those for which something else is installed by now than when they were refused. Each is told of once.
+    /// Those for which something else is installed, or asked for, by now than when they were refused. Each is told of once.
     fn woken(&self) -> Vec<Dependent> {
         let mut waiting = lock(&self.waiting);
         if waiting.is_empty() {
@@ -254,7 +266,23 @@ impl Dependencies {
     }
 
     fn seen(&self) -> Seen {
-        Seen { installed: self.installed(), asked: self.asked() }
+        Seen { installed: self.installed(), asked: self.asked(), settings: self.settings() }
+    }
+
+    fn settings(&self) -> BTreeMap<String, Setting> {
+        let setting = |extension: &Arc<ClusterExtension>| {
+            let deployment = self.stores.deployments.get(&ObjectRef::new(&deployment_name(&extension.name_any())));
+            let deployment = deployment.map(|deployment| {
+                let status = deployment.status.as_ref();
+                let is_installed = status.is_some_and(|status| status.conditions.is(INSTALLED, ConditionStatus::True));
+                let observed = status.and_then(|status| status.observed_generation);
+                (deployment.metadata.generation, observed, is_installed)
+            });
+            let annotations = extension.annotations().clone();
+            Setting { generation: extension.metadata.generation, annotations, deployment }
+        };
+        let extensions = self.stores.extensions.state();
+        extensions.iter().map(|extension| (extension.name_any(), setting(extension))).collect()
     }
 
     /// Who asks for which package.

@@ -171,3 +171,35 @@ fn what_an_account_of_a_tenant_has_installed_does_not_count() {
     assert_eq!(dependencies.woken(), [asking()]);
     assert!(dependencies.are_met(asking(), "p", &wells));
 }
+
+#[test]
+fn whoever_waits_is_told_when_another_extension_may_move() {
+    let (deployments, mut of_deployments) = reflector::store();
+    let (operators, _) = reflector::store();
+    let (extensions, mut of_extensions) = reflector::store();
+    let (plans, _) = reflector::store();
+    let dependencies = Dependencies::new(Stores { deployments, operators, extensions, plans }, |_| {});
+    let mut shown = |version: Option<&str>, generation: u32| {
+        let source = json!({"sourceType": "Catalog", "catalog": {"packageName": "wells", "version": version}});
+        let extension = json!({"metadata": {"name": "wells", "generation": generation}, "spec": {"source": source}});
+        of_extensions
+            .apply_watcher_event(&Event::Apply(serde_json::from_value(extension).expect("a ClusterExtension")));
+    };
+    let waiting = Dependent::Extension("p".to_owned());
+    shown(Some("1.0.0"), 1);
+    dependencies.installed_for(&waiting);
+    shown(Some("1.0.0"), 1);
+    assert_eq!(dependencies.woken(), [], "its status is another, and nothing else");
+    shown(None, 2);
+    assert_eq!(dependencies.woken(), [waiting.clone()]);
+
+    dependencies.installed_for(&waiting);
+    let template = json!({"spec": {"provisionerClassName": "c", "source": {"type": "image"}}});
+    let installed = json!({"type": "Installed", "status": "True", "reason": "InstallationSucceeded", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let deployment = json!({"metadata": {"name": deployment_name("wells"), "generation": 2},
+        "spec": {"provisionerClassName": "c", "template": template},
+        "status": {"observedGeneration": 2, "conditions": [installed]}});
+    of_deployments.apply_watcher_event(&Event::Apply(serde_json::from_value(deployment).expect("a BundleDeployment")));
+    assert_eq!(dependencies.woken(), [waiting], "what it asks for is installed");
+}
