@@ -12,6 +12,7 @@ use rukpak_crd_upgrade as crd_upgrade;
 use rukpak_crds::{Bundle, BundleDeployment, Plan, Revision};
 use rukpak_format::Certificates;
 use rukpak_helm::Helm;
+use rukpak_runtime::clock;
 use rukpak_runtime::events::Events;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::queue::Queue;
@@ -58,7 +59,7 @@ pub struct Reads {
 impl Reads {
     /// What the clock says.
     pub fn now(&self) -> Timestamp {
-        (self.settings.clock)()
+        clock::now()
     }
 }
 
@@ -108,8 +109,6 @@ pub struct Settings {
     pub require_service_account: bool,
     /// Whether `Healthy` is reported, and old Bundles wait for it.
     pub health_gate: bool,
-    /// What the time is. A program has [`Timestamp::now`]; in a simulation time goes on when nothing else does.
-    pub clock: fn() -> Timestamp,
 }
 
 /// Unpacks Bundles into the store that the installer reads. The program hands it in: this crate knows no source and no login.

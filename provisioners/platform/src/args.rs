@@ -213,6 +213,14 @@ impl Options {
         Args::parse().into()
     }
 
+    /// Reads other flags, after the name of the program.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn read(flags: &[&str]) -> Result<Self, clap::Error> {
+        Args::try_parse_from(flags).map(Self::from)
+    }
+
     /// Scheme and host of the content of ClusterCatalogs; `None` if it is not served.
     pub fn catalogs_url(&self) -> Option<String> {
         if matches!(self.catalogs_address, Address::Disabled) {

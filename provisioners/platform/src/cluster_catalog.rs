@@ -14,6 +14,7 @@
 
 pub(crate) mod content;
 mod decide;
+mod images;
 mod logins;
 mod mirror;
 mod report;
@@ -23,23 +24,22 @@ mod unpack;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
-use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
-use rukpak_catalog::origin::Loader;
 use rukpak_crds::names::FIELD_MANAGER;
 use rukpak_crds::olm::cluster_catalog::{AvailabilityMode, ClusterCatalogStatus};
 use rukpak_crds::olm::{CATALOG_NAME_LABEL, ClusterCatalog, UPSTREAM_FINALIZERS};
 use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::clock;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::finalizers::strip;
 use rukpak_runtime::lock::lock;
 use rukpak_runtime::status::{StatusWriter, WrittenVersions};
 use serde_json::json;
+use tokio::time::Instant;
 
 use self::decide::{Next, Unpacked, decide};
 use self::store::{CatalogStore, Stored};
@@ -47,6 +47,7 @@ use super::events::Events;
 use super::outcome::Error;
 use super::policies::{Verdicts, Verified};
 
+pub use images::Images;
 pub(crate) use logins::CatalogLogins;
 pub(crate) use mirror::Mirror;
 pub(crate) use report::changed;
@@ -61,7 +62,7 @@ pub(crate) struct Context {
     /// All ClusterCatalogs, as last seen.
     pub catalogs: Store<ClusterCatalog>,
     pub content: Arc<CatalogStore>,
-    pub loader: Arc<Loader>,
+    pub images: Arc<dyn Images>,
     pub logins: CatalogLogins,
     pub verdicts: Arc<Verdicts>,
     /// Where clients reach the content: scheme and host; `None` if it is not served.
@@ -140,7 +141,7 @@ pub(crate) async fn reconcile(catalog: Arc<ClusterCatalog>, context: Arc<Context
     let image = catalog.spec.image();
     let verified = image.map_or(Verified::Unlooked, |image| context.verdicts.of(&image.reference));
     let said = report::Said { outcome: &outcome, verified };
-    let status = report::status(&old, catalog.meta().generation, said, base, Timestamp::now());
+    let status = report::status(&old, catalog.meta().generation, said, base, clock::now());
     write(&catalog, &old, status, &context).await?;
     Ok(match &outcome {
         Outcome::Failed { retry, .. } => {

@@ -37,7 +37,6 @@ mod work;
 
 use std::sync::{Arc, LazyLock};
 
-use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
 use kube::{Client, Resource, ResourceExt};
@@ -50,6 +49,7 @@ use rukpak_crds::olm::{
 use rukpak_crds::{BundleDeployment, DependencyPolicy, names};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
+use rukpak_runtime::clock;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::finalizers::strip;
@@ -117,7 +117,7 @@ pub(crate) async fn reconcile(extension: Arc<ClusterExtension>, context: Arc<Con
         return Ok(Action::await_change());
     }
     let Outcome { report, retry, is_taken_over } = outcome(&extension, &context).await;
-    let status = report::status(&extension, &report, Timestamp::now());
+    let status = report::status(&extension, &report, clock::now());
     write(&extension, &status, &context).await?;
     if is_taken_over {
         strip(&context.client, &*extension, &UPSTREAM_FINALIZERS).await.map_err(Error::Metadata)?;

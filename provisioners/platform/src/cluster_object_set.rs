@@ -21,7 +21,6 @@ mod start;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
 use kube::{Client, Resource, ResourceExt};
@@ -30,6 +29,7 @@ use rukpak_crds::olm::cluster_object_set::LifecycleState;
 use rukpak_crds::olm::{ClusterObjectSet, ClusterObjectSetStatus, PROGRESSING, UPSTREAM_FINALIZERS};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
+use rukpak_runtime::clock;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::finalizers::strip;
@@ -103,7 +103,7 @@ pub(crate) async fn reconcile(set: Arc<ClusterObjectSet>, context: Arc<Context>)
     }
 
     let (report, retry) = outcome(&set, &context).await;
-    let now = Timestamp::now();
+    let now = clock::now();
     write(&set, &report::status(&set, &report, now), &context).await?;
     if report.is_over() {
         strip(&context.client, &*set, &UPSTREAM_FINALIZERS).await.map_err(Error::Metadata)?;

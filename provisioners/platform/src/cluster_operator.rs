@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::watch_object;
 use kube::{Api, ResourceExt};
+use rukpak_runtime::clock;
 use rukpak_runtime::served::while_defined;
 use rukpak_runtime::warn_first;
 use serde_json::{Value, json};
@@ -147,7 +147,7 @@ async fn write(
         None if stated.is_empty() && old.conditions.iter().any(|known| known.type_ == UPGRADEABLE) => Some(Ok(())),
         None => None,
     };
-    let status = aggregate(&context.operators.state(), &old, about, supported, Timestamp::now());
+    let status = aggregate(&context.operators.state(), &old, about, supported, clock::now());
     if status == old {
         return Ok(None);
     }

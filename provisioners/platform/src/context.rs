@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt};
@@ -12,6 +12,7 @@ use rukpak_runtime::lock::lock;
 use rukpak_runtime::status::WrittenVersions;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::catalogs::{self, Catalogs};

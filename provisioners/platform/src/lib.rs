@@ -41,4 +41,5 @@ mod run;
 mod single_flight;
 mod spool;
 
-pub use run::{Error, run};
+pub use cluster_catalog::Images;
+pub use run::{Error, lead, run};

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store};
-use rukpak_catalog::origin::Loader;
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olm::{ClusterCatalog, ClusterExtension};
 use rukpak_runtime::failures::Failures;
@@ -14,8 +13,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use super::catalogs::{Catalogs, ClusterCatalogs};
-use super::cluster_catalog::CatalogLogins;
 use super::cluster_catalog::store::CatalogStore;
+use super::cluster_catalog::{CatalogLogins, Images};
 use super::cluster_extension::Wake;
 use super::cluster_object_set::Sets;
 use super::dependencies::Dependencies;
@@ -42,7 +41,7 @@ pub(crate) struct Parts {
     pub client: Client,
     /// Where the content of BundleDeployments lies.
     pub system_namespace: String,
-    pub loader: Arc<Loader>,
+    pub images: Arc<dyn Images>,
     pub logins: CatalogLogins,
     pub verdicts: Arc<Verdicts>,
     pub content: Arc<CatalogStore>,
@@ -89,7 +88,7 @@ impl Extensions {
         let Parts {
             client,
             system_namespace,
-            loader,
+            images,
             logins,
             verdicts,
             content,
@@ -126,7 +125,7 @@ impl Extensions {
             client,
             catalogs: catalogs.store.clone(),
             content,
-            loader,
+            images,
             logins,
             verdicts,
             external,

@@ -18,6 +18,7 @@ use rukpak_crds::condition::{Conditions, INSTALLED, READY};
 use rukpak_crds::{BundleDeployment, ConditionStatus, PlatformOperator, PlatformOperatorStatus};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
+use rukpak_runtime::clock;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::status::StatusWriter;
 use rukpak_runtime::warn_first;
@@ -158,7 +159,7 @@ fn observe(operator: Arc<PlatformOperator>, context: Arc<Context>) -> Result<Opt
         operator,
         context,
         status,
-        now: Timestamp::now(),
+        now: clock::now(),
     }))
 }
 
@@ -194,7 +195,7 @@ impl Pass {
 
     /// Says what came of it. Returns when to try again, if nobody tells us.
     async fn report(&mut self, outcome: &Outcome) -> Result<Option<Class>, Error> {
-        self.now = Timestamp::now();
+        self.now = clock::now();
         let before = self.status.clone();
         let report = report::report(self, outcome);
         self.write(report.status).await?;

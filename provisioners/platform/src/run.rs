@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use super::args::{CatalogAuthority, ConfiguredCatalog, LEASE, Options};
 use super::catalogs::{Authorities, Catalogs};
 use super::cluster_catalog::store::{self, CatalogStore};
-use super::cluster_catalog::{CatalogLogins, Mirror};
+use super::cluster_catalog::{CatalogLogins, Images, Mirror};
 use super::cluster_operator::{self, About};
 use super::context::{Backoffs, Context, Reservations, Unseen, Wake};
 use super::dependencies::{Dependencies, Stores};
@@ -95,10 +95,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let config = process::config(options.shared.kubeconfig.as_deref()).await?;
     let egress = options.registries.egress(&config.cluster_url).await;
     let client = process::client(config)?;
-    let gate = ContentGate::new(client.clone(), options.require_content_policy);
-    let loading = Loading::new(&options, egress, spool.path(), gate)?;
-    let authorities = authorities(&options)?;
-    let unpacked = Arc::new(CatalogStore::open(folder.join(CONTENT))?);
+    let mut prepared = Prepared::new(&options, (egress, spool.path()), &client)?;
     let readiness = Arc::new(Readiness::new());
     let health = probes::router(readiness.clone());
     process.serve_plainly("--health-probe-bind-address", &options.shared.probe_address, health).await?;
@@ -106,11 +103,11 @@ pub async fn run(options: Options) -> Result<(), Error> {
         .serve_plainly("--metrics-bind-address", &options.metrics_address, metrics_router(metrics::registry()))
         .await?;
     process.spawn(watches::definitions(client.clone(), readiness.clone()));
-    serve_catalogs(&mut process, &client, &options, unpacked.clone()).await?;
-    let packages = serve_packages(&mut process, &client, &options).await?;
+    serve_catalogs(&mut process, &client, &options, prepared.unpacked.clone()).await?;
+    prepared.packages = serve_packages(&mut process, &client, &options).await?;
     let stands_by = CancellationToken::new();
-    let logins = CatalogLogins::new(client.clone(), &options.system_namespace, loading.logins.clone());
-    let mirror = Mirror { content: unpacked.clone(), loader: loading.loader.clone(), logins };
+    let logins = CatalogLogins::new(client.clone(), &options.system_namespace, prepared.loading.logins.clone());
+    let mirror = Mirror { content: prepared.unpacked.clone(), images: prepared.images.clone(), logins };
     let (followed, until) = (Optional::new(client.clone(), cluster_catalog::DEFINITION), stands_by.clone());
     process.spawn(async move {
         mirror.keep(followed, until).await;
@@ -121,10 +118,19 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let Some(mut process) = process.lead(client.clone(), lease, election, &readiness).await? else { return Ok(()) };
     stands_by.cancel();
     // Who stands by has read no catalogs: clients find nobody there, and try again elsewhere.
-    let registry = process::listen("--registry-bind-address", &options.registry_address).await?;
-    let prepared = Prepared { loading, authorities, unpacked, packages, registry };
+    prepared.registry = process::listen("--registry-bind-address", &options.registry_address).await?;
     work(&mut process, client, prepared, &options, readiness);
     Ok(process.go_on().await?)
+}
+
+/// Adds to `process` what a process does that leads, without servers: what a simulation runs. `images` has what ClusterCatalogs name.
+///
+/// # Errors
+/// As those of [`run`].
+pub fn lead(process: &mut Process, client: Client, options: &Options, images: Arc<dyn Images>) -> Result<(), Error> {
+    let prepared = Prepared::new(options, (Egress::default(), &options.storage_dir), &client)?;
+    work(process, client, Prepared { images, ..prepared }, options, Arc::new(Readiness::new()));
+    Ok(())
 }
 
 /// PlatformOperators ask for catalogs by name.
@@ -183,17 +189,30 @@ impl Loading {
 /// What was made before this process works.
 struct Prepared {
     loading: Loading,
+    /// Where the content of ClusterCatalogs comes from.
+    images: Arc<dyn Images>,
     authorities: Authorities,
     unpacked: Arc<CatalogStore>,
     packages: Arc<Packages>,
     registry: Option<TcpListener>,
 }
 
+impl Prepared {
+    /// Without what serves. `spool`: the folder for what is fetched.
+    fn new(options: &Options, (egress, spool): (Egress, &Path), client: &Client) -> Result<Self, Error> {
+        let gate = ContentGate::new(client.clone(), options.require_content_policy);
+        let loading = Loading::new(options, egress, spool, gate)?;
+        let unpacked = Arc::new(CatalogStore::open(options.storage_dir.join(CONTENT))?);
+        let (images, authorities) = (loading.loader.clone(), authorities(options)?);
+        Ok(Self { loading, images, authorities, unpacked, packages: Arc::default(), registry: None })
+    }
+}
+
 /// Starts the watches and the queue.
 fn work(
     process: &mut Process,
     client: Client,
-    Prepared { loading, authorities, unpacked, packages, registry }: Prepared,
+    Prepared { loading, images, authorities, unpacked, packages, registry }: Prepared,
     options: &Options,
     readiness: Arc<Readiness>,
 ) {
@@ -244,18 +263,23 @@ fn work(
     watches::follow_dependencies(process, plans, &context, olm.known());
     let about = About { version: options.release_version.clone(), namespace: options.system_namespace.clone() };
     process.spawn(cluster_operator::keep(context.clone(), about, olm.known()));
-    olm.start(process, extended(&context, loading, unpacked, options));
+    olm.start(process, extended(&context, loading, (unpacked, images), options));
     work_off(process, requests, context);
 }
 
 /// What ClusterExtensions stand on.
-fn extended(context: &Arc<Context>, loading: Loading, unpacked: Arc<CatalogStore>, options: &Options) -> Parts {
-    let Loading { loader, logins, verdicts, .. } = loading;
+fn extended(
+    context: &Arc<Context>,
+    loading: Loading,
+    (unpacked, images): (Arc<CatalogStore>, Arc<dyn Images>),
+    options: &Options,
+) -> Parts {
+    let Loading { logins, verdicts, .. } = loading;
     let news = context.clone();
     Parts {
         client: context.client.clone(),
         system_namespace: options.system_namespace.clone(),
-        loader,
+        images,
         logins: CatalogLogins::new(context.client.clone(), &options.system_namespace, logins),
         verdicts,
         content: unpacked,

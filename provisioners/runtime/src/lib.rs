@@ -13,6 +13,7 @@
 //! traces     a span for each reconcile, and how they get to a collector
 //! finalizers those of upstream, which are taken off
 //! failures   how often in a row         error      an error with its causes, in one line      lock    a mutex, for a short look
+//! clock      what time it is
 //! ```
 //!
 //! Nothing here knows what a bundle is.
@@ -21,6 +22,7 @@ pub mod access;
 pub mod api;
 pub mod args;
 pub mod certificates;
+pub mod clock;
 pub mod error;
 pub mod events;
 pub mod failures;

@@ -159,7 +159,8 @@ fn block_on<E: From<Error>>(
     ended
 }
 
-/// A process that runs until it is told to stop.
+/// A process that runs until it is told to stop: by a signal, if it was [started](Self::start).
+#[derive(Default)]
 pub struct Process {
     tasks: Tasks,
     reconciles: TaskTracker,
@@ -179,10 +180,9 @@ type Tasks = JoinSet<&'static str>;
 impl Process {
     /// Listens to SIGTERM and SIGINT from now on.
     pub fn start() -> Result<Self, Error> {
-        let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
-        stop_at_signals(&stop, &hurry).map_err(Error::Signal)?;
-        let (tasks, servers, probes) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
-        Ok(Self { tasks, reconciles: TaskTracker::new(), servers, probes, stop, hurry, leader: None })
+        let process = Self::default();
+        stop_at_signals(&process.stop, &process.hurry).map_err(Error::Signal)?;
+        Ok(process)
     }
 
     /// Cancelled when the process is to stop: from then on nothing may be written.

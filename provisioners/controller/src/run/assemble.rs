@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use jiff::Timestamp;
 use kube::Client;
 use kube::runtime::reflector::{ObjectRef, Store as Cached};
 use rukpak_crds::{Bundle, BundleDeployment, ContentPolicy, InventoryKind, Plan};
@@ -212,7 +211,6 @@ fn settings(options: &Options) -> Settings {
         shard: options.watch_label_selector.clone(),
         require_service_account: options.require_service_account(),
         health_gate: options.feature_gates.bundle_deployment_health,
-        clock: Timestamp::now,
     }
 }
 

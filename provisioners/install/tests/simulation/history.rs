@@ -76,7 +76,6 @@ pub struct History<'a> {
 impl<'a> History<'a> {
     pub fn new(told: &'a Told, store: &'a Store, fate: &'a mut dyn Fate) -> Self {
         process::begin_time();
-        let slots = told.story.shards.iter().map(|shard| Slot::of(shard)).collect();
         let cluster = Cluster::default();
         told.story.begin(&mut cluster.lock());
         Self {
@@ -85,7 +84,7 @@ impl<'a> History<'a> {
             cluster,
             fate,
             words: Vec::new(),
-            slots,
+            slots: Slot::all(&told.story),
             started: 0,
             held: BTreeMap::new(),
             late: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! A controller: the install reconciler with its watches and its queue, put together as the program does it. Bundles are unpacked by the
 //! history.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::path::PathBuf;
@@ -50,8 +51,9 @@ thread_local! {
     static PANIC: Cell<Option<String>> = const { Cell::new(None) };
 }
 
-/// Notes panics: a queue takes them for a reconcile that failed.
-pub fn note_panics() {
+/// Has programs told the time of the history, and notes panics: a queue takes them for a reconcile that failed.
+pub fn prepare() {
+    rukpak_runtime::clock::set(now);
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("{panic}");
         PANIC.set(Some(panic.to_string()));
@@ -78,9 +80,9 @@ pub fn now() -> Timestamp {
     epoch + elapsed()
 }
 
-/// Its tasks; dropped, they end.
+/// What runs of it; dropped, it ends.
 pub struct Process {
-    _tasks: JoinSet<()>,
+    _running: Box<dyn Any>,
     pub gate: Gate,
 }
 
@@ -156,7 +158,6 @@ fn settings(shard: Shard) -> Settings {
         shard,
         require_service_account: false,
         health_gate: true,
-        clock: now,
     }
 }
 
@@ -184,7 +185,11 @@ impl Process {
                 tasks.spawn(gate.clone().pass(led));
             }
         }
-        Self { _tasks: tasks, gate }
+        Self::new(tasks, gate)
+    }
+
+    pub fn new(running: impl Any, gate: Gate) -> Self {
+        Self { _running: Box::new(running), gate }
     }
 }
 

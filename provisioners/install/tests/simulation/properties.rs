@@ -24,19 +24,29 @@ const CRD: &str = "CustomResourceDefinition";
 /// An upgrade that was taken back is tried again so seldom.
 const SELDOM: Duration = Duration::from_hours(4);
 const NEITHER: &str = "it is neither Ready nor Stalled";
-/// Kinds that the controller has for itself.
-const OWN: [&str; 6] = ["Bundle", "BundleDeployment", "ControllerRevision", "Lease", "Plan", "Secret"];
+/// Kinds that our programs have for themselves.
+const OWN: [&str; 9] = [
+    "Bundle",
+    "BundleDeployment",
+    "ClusterCatalog",
+    "ClusterExtension",
+    "ControllerRevision",
+    "Lease",
+    "Plan",
+    "PlatformOperator",
+    "Secret",
+];
 
 /// A BundleDeployment that is there.
-struct Deployment {
-    name: String,
+pub struct Deployment {
+    pub name: String,
     object: BundleDeployment,
     uid: String,
     status: BundleDeploymentStatus,
     is_deleted: bool,
 }
 
-fn deployments(objects: &Objects) -> Vec<Deployment> {
+pub fn deployments(objects: &Objects) -> Vec<Deployment> {
     let all = objects.iter().filter(|(key, _)| key.kind == "BundleDeployment");
     let read = |(key, object): (&Key, &Arc<Object>)| {
         let shown = object.shown(key, "core.rukpak.io/v1alpha1");
@@ -49,7 +59,7 @@ fn deployments(objects: &Objects) -> Vec<Deployment> {
 }
 
 impl Deployment {
-    fn installed(&self, told: &Told) -> Option<usize> {
+    pub fn installed(&self, told: &Told) -> Option<usize> {
         Some(told.number(&Release::installed(self.status.inventory.as_ref()?)?.content))
     }
 
@@ -341,7 +351,7 @@ pub fn of_rest(state: &State, told: &Told) -> Option<String> {
     if let Some(this) = ends {
         return Some(format!("at rest, {} is being deleted, and waits for nothing", this.name));
     }
-    all.iter().filter(|this| !this.is_deleted).find_map(|this| {
+    let wrong = all.iter().filter(|this| !this.is_deleted).find_map(|this| {
         let account = this.object.spec.service_account.as_ref().map(ServiceAccountReference::user_name);
         let is_unasked =
             account.as_ref().is_some_and(|user| !state.reviewed.contains(user) || !may_write(user, &state.server));
@@ -368,7 +378,8 @@ pub fn of_rest(state: &State, told: &Told) -> Option<String> {
             return None;
         }
         Some(format!("at rest, {}: {wrong}; its status says {}", this.name, words(&this.status)))
-    })
+    });
+    wrong.or_else(|| (told.story.rest)(state, told))
 }
 
 fn of_deployment(objects: &Objects, told: &Told, this: &Deployment) -> Option<String> {

@@ -9,6 +9,7 @@ use rukpak_store::Store;
 
 use crate::fate::Point;
 use crate::history::{History, Lived, Violation};
+use crate::run::live;
 use crate::script::{Following, Means, Script};
 use crate::story::Told;
 
@@ -32,7 +33,7 @@ pub struct Found {
 /// Runs one history on a thread of its own time. What its steps were, if it was without a violation.
 pub fn follow(told: &Told, store: &Store, script: &Script) -> Result<(Vec<Point>, Lived), Violation> {
     let mut fate = Following::new(script, &told.story);
-    let lived = crate::live(1, async || History::new(told, store, &mut fate).run().await)?;
+    let lived = live(1, async || History::new(told, store, &mut fate).run().await)?;
     Ok((fate.points, lived))
 }
 

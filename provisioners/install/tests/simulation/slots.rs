@@ -7,10 +7,12 @@ use tokio::time::{Instant, timeout};
 
 use super::History;
 use crate::process::{self, Process, Role};
+use crate::story::{Program, Story};
 
-/// One of the processes: what it works on, and its number while it runs.
+/// One of the processes: what it is, and its number while it runs.
 pub struct Slot {
-    shard: Shard,
+    /// What a controller works on; another program, by its number in the story.
+    program: Result<Shard, usize>,
     pub running: Option<(usize, Process)>,
     /// Not before that the next one begins.
     pub away_until: Instant,
@@ -19,9 +21,11 @@ pub struct Slot {
 }
 
 impl Slot {
-    pub fn of(shard: &str) -> Self {
-        let shard = shard.parse().expect("a selector");
-        Self { shard, running: None, away_until: Instant::now(), stopped_until: None }
+    /// Those of a story.
+    pub fn all(story: &Story) -> Vec<Self> {
+        let controllers = story.shards.iter().map(|shard| Ok(shard.parse().expect("a selector")));
+        let of = |program| Self { program, running: None, away_until: Instant::now(), stopped_until: None };
+        controllers.chain((0..story.programs.len()).map(Err)).map(of).collect()
     }
 }
 
@@ -86,14 +90,24 @@ impl History<'_> {
     pub fn start(&mut self, index: usize) {
         self.started += 1;
         let (number, store) = (self.started, self.store);
-        let (candidate, slot) = (self.told.story.is_led.then(|| format!("pod-{index}")), &mut self.slots[index]);
-        if let Some(name) = &candidate {
-            self.cluster.lock().candidates.insert(number, (name.clone(), None));
-        }
-        let role = Role { number, shard: slot.shard.clone(), candidate, store };
+        let (story, slot) = (&self.told.story, &mut self.slots[index]);
+        let (name, process) = match &slot.program {
+            Ok(shard) => {
+                let candidate = story.is_led.then(|| format!("pod-{index}"));
+                if let Some(name) = &candidate {
+                    self.cluster.lock().candidates.insert(number, (name.clone(), None));
+                }
+                let role = Role { number, shard: shard.clone(), candidate, store };
+                ("controller", Process::start(&self.cluster, role))
+            }
+            Err(program) => {
+                let Program { name, start } = &story.programs[*program];
+                (*name, start(&self.cluster, number))
+            }
+        };
         slot.stopped_until = None;
-        slot.running = Some((number, Process::start(&self.cluster, role)));
-        self.say(&format!("controller {number} starts"));
+        slot.running = Some((number, process));
+        self.say(&format!("{name} {number} starts"));
     }
 
     pub fn kill(&mut self, number: usize) {

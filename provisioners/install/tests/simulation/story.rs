@@ -4,8 +4,8 @@ use rukpak_content::{BundleTree, Digest, RelativePath};
 use rukpak_store::{Sealed, Store};
 use serde_json::{Value, json};
 
-use crate::cluster::State;
-use crate::process::now;
+use crate::cluster::{Cluster, State};
+use crate::process::{Process, now};
 use crate::script::Script;
 use crate::server::{Key, Request};
 
@@ -32,6 +32,12 @@ pub struct Story {
     pub shards: Vec<&'static str>,
     /// Whether the controllers compete for one Lease.
     pub is_led: bool,
+    /// Other programs than controllers.
+    pub programs: Vec<Program>,
+    /// Package and version of each release, where releases are registry+v1 bundles.
+    pub packaged: Vec<(&'static str, &'static str)>,
+    /// Says what is wrong at rest with what the controllers do not write.
+    pub rest: fn(&State, &Told) -> Option<String>,
     pub hands: Vec<Hand>,
     /// What is done one after the other, each when all is at rest: the history that a search disturbs.
     pub course: Vec<Hand>,
@@ -48,11 +54,21 @@ impl Default for Story {
             deployments: vec![("app", 0)],
             shards: vec![""],
             is_led: false,
+            programs: Vec::new(),
+            packaged: Vec::new(),
+            rest: |_, _| None,
             hands: Vec::new(),
             course: Vec::new(),
             kept: Vec::new(),
         }
     }
+}
+
+/// A program that is no controller.
+pub struct Program {
+    pub name: &'static str,
+    /// Starts the process of this number.
+    pub start: fn(&Cluster, usize) -> Process,
 }
 
 /// What somebody may do.
@@ -74,7 +90,9 @@ pub struct Told {
 
 impl Told {
     pub fn new(story: Story, contents: &Store) -> Self {
-        let sealed: Vec<Sealed> = story.releases.iter().map(|release| seal(contents, release)).collect();
+        let releases = story.releases.iter().enumerate();
+        let sealed: Vec<Sealed> =
+            releases.map(|(number, release)| seal(contents, release, story.packaged.get(number))).collect();
         Self { digests: sealed.iter().map(|sealed| sealed.digest.clone()).collect(), story, _sealed: sealed }
     }
 
@@ -84,29 +102,44 @@ impl Told {
     }
 }
 
-fn seal(store: &Store, release: &[Value]) -> Sealed {
+fn seal(store: &Store, release: &[Value], packaged: Option<&(&str, &str)>) -> Sealed {
     let mut tree = BundleTree::new();
-    for (number, object) in release.iter().enumerate() {
-        let path: RelativePath = RelativePath::new(&format!("manifests/{number}.yaml")).expect("a path");
-        tree.add_file(path, false, object.to_string().into());
+    let mut add = |path: &str, content: &Value| {
+        tree.add_file(RelativePath::new(path).expect("a path"), false, content.to_string().into());
+    };
+    // A namespace is made for a package that names none.
+    let is_in_bundle = |object: &&Value| packaged.is_none() || object["kind"] != "Namespace";
+    for (number, object) in release.iter().filter(is_in_bundle).enumerate() {
+        add(&format!("manifests/{number}.yaml"), object);
+    }
+    if let Some((package, version)) = packaged {
+        add("manifests/csv.yaml", &service_version(package, version));
+        let annotations = json!({"operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
+            "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
+            "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
+            "operators.operatorframework.io.bundle.package.v1": package});
+        add("metadata/annotations.yaml", &json!({"annotations": annotations}));
     }
     store.seal(&tree).expect("because the disk has room")
+}
+
+/// The ClusterServiceVersion of an operator that has no Deployments.
+fn service_version(package: &str, version: &str) -> Value {
+    let modes = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"];
+    let modes: Vec<Value> =
+        modes.iter().map(|mode| json!({"type": mode, "supported": *mode == "AllNamespaces"})).collect();
+    json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": format!("{package}.v{version}")},
+        "spec": {"version": version, "installModes": modes,
+            "install": {"strategy": "deployment", "spec": {"deployments": []}}}})
 }
 
 impl Story {
     /// What is there before the controller starts.
     pub fn begin(&self, state: &mut State) {
         state.server.time = now().to_string();
-        let own = [("BundleDeployment", "bundledeployments"), ("Bundle", "bundles"), ("Plan", "plans")];
-        for (kind, plural) in own {
-            let versions = json!([{"name": "v1alpha1", "served": true, "storage": true}]);
-            create(
-                state,
-                "setup",
-                &json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-                "metadata": {"name": format!("{plural}.core.rukpak.io")},
-                "spec": {"group": "core.rukpak.io", "scope": "Cluster", "names": {"plural": plural, "kind": kind}, "versions": versions}}),
-            );
+        for kind in ["BundleDeployment", "Bundle", "Plan"] {
+            create(state, "setup", &cluster_definition("core.rukpak.io", "v1alpha1", kind));
         }
         for body in &self.before {
             create(state, "somebody", body);
@@ -116,6 +149,15 @@ impl Story {
         }
         state.note();
     }
+}
+
+/// The CRD of a kind without namespaces.
+pub fn cluster_definition(group: &str, version: &str, kind: &str) -> Value {
+    let plural = format!("{}s", kind.to_lowercase()).replace("policys", "policies");
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {"group": group, "scope": "Cluster", "names": {"plural": plural, "kind": kind},
+            "versions": [{"name": version, "served": true, "storage": true}]}})
 }
 
 pub fn deployment(name: &str, release: usize) -> Value {
@@ -153,13 +195,13 @@ fn send(state: &mut State, request: &Request) {
 }
 
 pub fn patch(state: &mut State, (kind, name): (&str, &str), manager: &str, body: Value) {
-    let version = if kind == "BundleDeployment" { "v1alpha1" } else { "v1" }.to_owned();
+    let version = if matches!(kind, "BundleDeployment" | "PlatformOperator") { "v1alpha1" } else { "v1" }.to_owned();
     let (key, manager) = (Key::new(kind, name), manager.to_owned());
     send(state, &Request::Patch { key, version, body, manager, is_status: false });
 }
 
 pub fn delete(state: &mut State, kind: &str, name: &str) {
-    let version = if kind == "BundleDeployment" { "v1alpha1" } else { "v1" }.to_owned();
+    let version = if matches!(kind, "BundleDeployment" | "PlatformOperator") { "v1alpha1" } else { "v1" }.to_owned();
     send(state, &Request::Delete { key: Key::new(kind, name), version, uid: None, resource_version: None });
 }
 

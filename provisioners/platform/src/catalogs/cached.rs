@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use rukpak_runtime::lock::lock;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// The catalog of one origin, as a `T`; `R` names its state, and `E` says why there is none.
 #[derive(Debug)]

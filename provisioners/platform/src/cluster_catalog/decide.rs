@@ -1,8 +1,9 @@
 //! Whether there is something to unpack. Pure.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rukpak_crds::olm::{CatalogImage, ClusterCatalogSpec};
+use tokio::time::Instant;
 
 use super::store::Stored;
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
-use rukpak_catalog::origin::{Loader, Revision};
-use rukpak_catalog::served::Served;
+use rukpak_catalog::origin::Revision;
 use rukpak_crds::olm::ClusterCatalog;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::watch::Change;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
+use super::images::Images;
 use super::logins::CatalogLogins;
 use super::store::CatalogStore;
 use crate::follow::Optional;
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Where content comes from and goes to.
 pub(crate) struct Mirror {
     pub content: Arc<CatalogStore>,
-    pub loader: Arc<Loader>,
+    pub images: Arc<dyn Images>,
     pub logins: CatalogLogins,
 }
 
@@ -87,9 +87,7 @@ impl Mirror {
     async fn fetch(&self, name: &str, of: &ClusterCatalog, reference: &str) -> Result<(), String> {
         let credentials = self.logins.of(of).await?;
         let stage = self.content.stage().map_err(|error| Chain(&error).to_string())?;
-        let folder = stage.path().to_owned();
-        let write = move |root: &std::path::Path, limits: &rukpak_content::Limits| Served::write(root, limits, &folder);
-        let taken = self.loader.image(reference, None, &credentials, write).await;
+        let taken = self.images.unpack(reference, None, &credentials, stage.path().to_owned()).await;
         let Some((catalog, Revision(digest))) = taken.map_err(|error| Chain(&error).to_string())? else {
             return Ok(());
         };

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use rukpak_catalog::origin::{self, CONFIGS_LABEL, Revision};
-use rukpak_catalog::served::Served;
 use rukpak_crds::olm::rules::Violation;
 use rukpak_crds::olm::{CatalogImage, ClusterCatalog};
 use rukpak_plan::retry::Class;
@@ -41,8 +40,7 @@ pub(super) async fn unpack(
     let credentials = context.logins.of(of).await.map_err(Failure::Login)?;
     let stage = context.content.stage().map_err(Failure::Store)?;
     let folder = stage.path().to_owned();
-    let write = move |root: &std::path::Path, limits: &rukpak_content::Limits| Served::write(root, limits, &folder);
-    let unpacked = context.loader.image(&image.reference, known.as_ref(), &credentials, write).await;
+    let unpacked = context.images.unpack(&image.reference, known.as_ref(), &credentials, folder).await;
     let source = |error| Failure::Source { error: Box::new(error), is_pinned: image.is_pinned() };
     match (unpacked.map_err(source)?, stored) {
         (None, Some(stored)) => Ok(stored),

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use rukpak_crds::olm::cluster_extension::CatalogFilter;
@@ -14,6 +13,7 @@ use rukpak_crds::{ApprovalPolicy, BundleDeployment, DependencyPolicy, names};
 use rukpak_plan::owner::controller;
 use rukpak_resolver::set::{Member, Needy};
 use rukpak_resolver::{Mover, together};
+use rukpak_runtime::clock;
 
 use super::decide::Deprecations;
 use super::offers::{Wish, Wishes, wishes};
@@ -134,7 +134,7 @@ fn leading(deployment: &BundleDeployment, context: &Context) -> Option<Set> {
 
 /// What becomes of a set, for its leader, whose BundleDeployment is `live`.
 async fn led(set: Set, live: &BundleDeployment, context: &Context) -> Set {
-    let (mut standings, now) = (BTreeMap::new(), Timestamp::now());
+    let (mut standings, now) = (BTreeMap::new(), clock::now());
     for (name, change) in &set.members {
         let found = deployment_of(name, context);
         let stands = match &found {

@@ -14,7 +14,6 @@ mod status;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
@@ -26,6 +25,7 @@ use rukpak_crds::olm::cluster_object_set::LifecycleState;
 use rukpak_crds::olm::{ClusterExtension, ClusterObjectSet, ClusterObjectSetStatus, PROGRESSING};
 use rukpak_plan::{manifests, record};
 use rukpak_runtime::api::Error;
+use rukpak_runtime::clock;
 use rukpak_runtime::status::StatusWriter;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -63,7 +63,7 @@ pub(super) async fn show(
         let Some(set) = current(extension, (revision, &record), (namespace, context)).await? else { continue };
         let name = revision.name(&name);
         let told = told.active_revisions.iter().find(|told| told.name == name);
-        write(&set, &status::of_active(&set, revision, told, Timestamp::now()), context).await?;
+        write(&set, &status::of_active(&set, revision, told, clock::now()), context).await?;
     }
     let is_active = |set: &ClusterObjectSet| active.iter().any(|revision| revision.number == set.spec.revision);
     let left = |set: &Arc<ClusterObjectSet>| is_shown(extension, set) && !is_active(set) && is_replaced(set, newest);
@@ -117,7 +117,7 @@ async fn current(
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
     let Some(manifests) = kept(record, &secrets).await? else { return Ok(None) };
     // Other Secrets each time: those of a set that is gone are about to go.
-    let nonce = format!("{record} {}", Timestamp::now());
+    let nonce = format!("{record} {}", clock::now());
     let packed = match body::pack(&extension.name_any(), (&name, &nonce), namespace, manifests) {
         Ok(packed) => packed,
         Err(why) => {
@@ -173,7 +173,7 @@ async fn archive(mut sets: Vec<Arc<ClusterObjectSet>>, context: &Context) -> Res
         let Some(set) = latest(set, context).await? else { continue };
         let is_archived = set.spec.lifecycle_state == LifecycleState::Archived;
         let set = if is_archived { set } else { Arc::new(close(&set, context).await?) };
-        write(&set, &status::of_archived(&set, Timestamp::now()), context).await?;
+        write(&set, &status::of_archived(&set, clock::now()), context).await?;
     }
     Ok(())
 }

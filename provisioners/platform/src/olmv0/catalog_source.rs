@@ -12,9 +12,8 @@ pub(super) mod shown;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
@@ -23,9 +22,11 @@ use rukpak_catalog::{Catalog, origin};
 use rukpak_content::Limits;
 use rukpak_crds::olmv0::CatalogSource;
 use rukpak_plan::retry::{self, Class};
+use rukpak_runtime::clock;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::status::StatusWriter;
 use rukpak_source::image::Credentials;
+use tokio::time::Instant;
 
 use self::known::{Asked, Catalogs, Content, State};
 use self::place::{Place, interval, place};
@@ -54,7 +55,7 @@ pub(super) async fn reconcile(source: Arc<CatalogSource>, context: Arc<Context>)
         }
     }
     let is_named = name(&source, &key, &context).await;
-    let status = report::status(&source, &known.health(&key), known.named(&key), Timestamp::now());
+    let status = report::status(&source, &known.health(&key), known.named(&key), clock::now());
     let mut writer = StatusWriter::within(&context.client, &*source, source.status.as_ref());
     if writer.write(&status, &context.written).await.map_err(Error::Status)? {
         wake(&key.0, &context);
@@ -112,7 +113,7 @@ async fn read(source: &CatalogSource, asked: Asked, key: &(String, String), cont
         }
     };
     let is_new = fresh.as_ref().is_some_and(|fresh| old.as_ref().is_none_or(|old| !old.is_same(fresh)));
-    let read_at = if is_new { Some(Timestamp::now()) } else { before.and_then(|before| before.read_at) };
+    let read_at = if is_new { Some(clock::now()) } else { before.and_then(|before| before.read_at) };
     let due = wait.map(|wait| Instant::now() + wait);
     // It may have been deleted meanwhile, and forgotten.
     let is_there = context.sources.get(&ObjectRef::new(&key.1).within(&key.0));

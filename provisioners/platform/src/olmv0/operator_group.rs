@@ -10,6 +10,7 @@ use rukpak_crds::olmv0::OperatorGroup;
 use rukpak_crds::olmv0::operator_group::OperatorGroupStatus;
 use rukpak_crds::olmv0::subscription::Reference;
 use rukpak_crds::{Condition, ConditionStatus};
+use rukpak_runtime::clock;
 use rukpak_runtime::status::StatusWriter;
 
 use super::context::Context;
@@ -31,7 +32,7 @@ pub(super) async fn reconcile(group: Arc<OperatorGroup>, context: Arc<Context>) 
     if let Err(why) = &targets {
         tracing::warn!(group = %group.name_any(), namespace, why, "targets of an OperatorGroup cannot be found out");
     }
-    let status = report(&group, targets.ok(), count, Timestamp::now());
+    let status = report(&group, targets.ok(), count, clock::now());
     if group.status.as_ref().is_none_or(|old| !is_same(old, &status)) {
         let mut writer = StatusWriter::within(&context.client, &*group, group.status.as_ref());
         writer.write(&status, &context.written).await.map_err(Error::Status)?;

@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::api::{Patch, PatchParams, Preconditions};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource, ResourceExt};
@@ -28,7 +27,7 @@ use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::failures::Failures;
 use rukpak_runtime::status::StatusWriter;
-use rukpak_runtime::{api, warn_first};
+use rukpak_runtime::{api, clock, warn_first};
 
 use self::removal::Removal;
 use self::version::Others;
@@ -278,7 +277,7 @@ impl Pass {
 
     /// Writes the statuses, and what ClusterServiceVersions say of the OperatorGroup.
     async fn report(&self, failure: Option<&str>) -> Result<(), Error> {
-        let now = Timestamp::now();
+        let now = clock::now();
         let wanted = self.versions.iter().find(|version| version.name_any() == self.seen.wanted.name);
         let (questions, uid) = (self.context.questions.state(), self.deployment.uid());
         for plan in &self.plans {
@@ -337,7 +336,7 @@ impl Pass {
     fn next(&self, other: Option<Duration>) -> Action {
         let wanted = self.versions.iter().find(|version| version.name_any() == self.seen.wanted.name);
         let late = wanted.and_then(|version| version::deadline(version));
-        let left: Option<Duration> = late.and_then(|late| late.duration_since(Timestamp::now()).try_into().ok());
+        let left: Option<Duration> = late.and_then(|late| late.duration_since(clock::now()).try_into().ok());
         left.into_iter().chain(other).min().map_or_else(Action::await_change, Action::requeue)
     }
 

@@ -9,7 +9,6 @@ mod report;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
@@ -17,6 +16,7 @@ use rukpak_crds::olm::rules;
 use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, DEPLOYMENT_UID, InstallPlan, Subscription};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
+use rukpak_runtime::clock;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::status::StatusWriter;
 
@@ -76,7 +76,7 @@ pub(super) async fn reconcile(subscription: Arc<Subscription>, context: Arc<Cont
         is_left: deployment.is_none() && left_by_olm(&subscription, &context).is_some(),
         versions: versions(&subscription, &context),
     };
-    let status = report::status(&view, Timestamp::now());
+    let status = report::status(&view, clock::now());
     if subscription.status.as_ref().is_none_or(|old| !report::is_same(old, &status)) {
         let mut writer = StatusWriter::within(&context.client, &*subscription, subscription.status.as_ref());
         writer.write(&status, &context.written).await.map_err(Error::Status)?;

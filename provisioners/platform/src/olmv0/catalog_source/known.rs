@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rukpak_catalog::origin::{Loader, Revision};
@@ -11,6 +11,7 @@ use rukpak_catalog::{Catalog, Package};
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::lock::lock;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::place::{Place, Problem};
 use super::shown::Shown;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures::stream;
 use jiff::Timestamp;
 use kube::core::{Selector, SelectorExt as _};
+use rukpak_runtime::clock;
 use rukpak_runtime::reply;
 use serde_json::{Value, json};
 use url::form_urlencoded;
@@ -60,7 +61,7 @@ pub(super) fn one(item: &Item, namespace: &str, wanted: &Wanted) -> Option<Respo
         Form::Metadata => manifest.partial(Some(namespace)),
         Form::Table(rows) => {
             let mut table = table();
-            table["rows"] = json!([manifest.row(Some(namespace), rows, Timestamp::now())]);
+            table["rows"] = json!([manifest.row(Some(namespace), rows, clock::now())]);
             table
         }
     };
@@ -145,7 +146,7 @@ impl Pieces {
         let head = head.to_string();
         let before = format!("{},\"{list}\":[", head.strip_suffix('}').unwrap_or(&head));
         let (items, namespace) = (items.into_iter(), namespace.map(str::to_owned));
-        Self { items, namespace, form, labels, now: Timestamp::now(), before, is_over: false }
+        Self { items, namespace, form, labels, now: clock::now(), before, is_over: false }
     }
 
     /// The object, if it is wanted.

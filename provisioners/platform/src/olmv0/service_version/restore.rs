@@ -13,6 +13,7 @@ use rukpak_crds::condition::{ConditionStatus, Conditions as _, DEFINITION_DELETE
 use rukpak_crds::names::RECONCILE_REQUESTED_AT;
 use rukpak_crds::olmv0::Subscription;
 use rukpak_runtime::api;
+use rukpak_runtime::clock;
 
 use super::super::deployment;
 use super::{Error, Pass};
@@ -34,7 +35,7 @@ impl Pass {
     /// Has definitions made again that were deleted; returns when to look again, where nothing else tells.
     pub(super) async fn restore(&self) -> Result<Option<Duration>, Error> {
         let Some(subscription) = &self.subscription else { return Ok(None) };
-        let now = Timestamp::now();
+        let now = clock::now();
         match due(&self.deployment, now) {
             Due::Nothing => return Ok(None),
             Due::In(rest) => return Ok(Some(rest)),

@@ -1,0 +1,165 @@
+//! The stories: packages, and what may happen to them.
+
+use serde_json::{Value, json};
+
+use crate::cluster::State;
+use crate::packages::{image, platform};
+use crate::rest;
+use crate::server::{Key, Refusal, Request};
+use crate::story::{Hand, NAMESPACE, Story, cluster_definition, config_map, create, deletes, hand, namespace};
+
+const OLM: &str = "olm.operatorframework.io";
+const OPENSHIFT: &str = "platform.openshift.io";
+
+/// The kinds of the program, a namespace to install into, and a catalog.
+fn before() -> Vec<Value> {
+    vec![
+        cluster_definition(OLM, "v1", "ClusterCatalog"),
+        cluster_definition(OLM, "v1", "ClusterExtension"),
+        cluster_definition(OPENSHIFT, "v1alpha1", "PlatformOperator"),
+        cluster_definition("core.rukpak.io", "v1alpha1", "ContentPolicy"),
+    ]
+}
+
+fn catalog(number: usize) -> Value {
+    json!({"apiVersion": format!("{OLM}/v1"), "kind": "ClusterCatalog", "metadata": {"name": "c"},
+        "spec": {"availabilityMode": "Available", "priority": 0, "source": {"type": "Image", "image": {"ref": image(number)}}}})
+}
+
+fn of_package(name: &str) -> Value {
+    json!({"apiVersion": format!("{OLM}/v1"), "kind": "ClusterExtension", "metadata": {"name": name},
+        "spec": {"namespace": NAMESPACE, "source": {"sourceType": "Catalog",
+            "catalog": {"packageName": name, "upgradeConstraintPolicy": "CatalogProvided"}}}})
+}
+
+fn two_maps(x: &str) -> Vec<Value> {
+    vec![config_map("a", x), config_map("b", x)]
+}
+
+/// Changes an object of one of the program's kinds.
+fn sets(kind: &'static str, name: &'static str, body: Value) -> Hand {
+    hand(format!("somebody sets {body} of {kind} {name:?}"), move |state: &mut State| {
+        let version = if kind == "PlatformOperator" { "v1alpha1" } else { "v1" }.to_owned();
+        let (key, body) = (Key::new(kind, name), body.clone());
+        // What is refused has not happened.
+        let _ = state.server.answer(&Request::Patch { key, version, body, manager: "hand".into(), is_status: false });
+        state.note();
+    })
+}
+
+/// The catalog gets other content.
+fn publishes(number: usize) -> Hand {
+    sets("ClusterCatalog", "c", json!({"spec": {"source": {"image": {"ref": image(number)}}}}))
+}
+
+fn creates(body: Value) -> Hand {
+    hand(format!("somebody creates {}", body["kind"]), move |state| create(state, "hand", &body))
+}
+
+/// A ClusterExtension that follows its catalog.
+pub fn extension() -> Story {
+    let mut before = before();
+    before.extend([catalog(0), of_package("app")]);
+    Story {
+        name: "an extension",
+        before,
+        releases: vec![two_maps("1"), two_maps("2")],
+        packaged: vec![("app", "1.0.0"), ("app", "1.1.0")],
+        deployments: Vec::new(),
+        programs: vec![platform()],
+        rest: rest::wrong,
+        hands: vec![
+            publishes(1),
+            sets("ClusterCatalog", "c", json!({"spec": {"availabilityMode": "Unavailable"}})),
+            sets("ClusterCatalog", "c", json!({"spec": {"availabilityMode": "Available"}})),
+            sets("ClusterExtension", "app", json!({"spec": {"source": {"catalog": {"version": "1.0.0"}}}})),
+            sets("ClusterExtension", "app", json!({"spec": {"source": {"catalog": {"version": null}}}})),
+            deletes("ClusterExtension", "app"),
+            creates(of_package("app")),
+            deletes("ConfigMap", "a"),
+        ],
+        course: vec![publishes(1), deletes("ClusterExtension", "app")],
+        ..Story::default()
+    }
+}
+
+/// A PlatformOperator of the package `app`.
+fn operator_of_app(name: &str) -> Value {
+    json!({"apiVersion": format!("{OPENSHIFT}/v1alpha1"), "kind": "PlatformOperator", "metadata": {"name": name},
+        "spec": {"package": {"name": "app"}, "upgradePolicy": "Automatic"}})
+}
+
+/// A PlatformOperator that follows its catalog, and another one for the same package.
+pub fn operator() -> Story {
+    let mut before = before();
+    before.extend([catalog(0), operator_of_app("app")]);
+    let release = |x: &str| {
+        let mut release = two_maps(x);
+        release.push(namespace("app-system"));
+        release
+    };
+    Story {
+        name: "a platform operator",
+        before,
+        releases: vec![release("1"), release("2")],
+        packaged: vec![("app", "1.0.0"), ("app", "1.1.0")],
+        deployments: Vec::new(),
+        programs: vec![platform()],
+        rest: rest::wrong,
+        hands: vec![
+            publishes(1),
+            deletes("PlatformOperator", "app"),
+            creates(operator_of_app("app")),
+            creates(operator_of_app("twin")),
+            deletes("PlatformOperator", "twin"),
+            deletes("ClusterCatalog", "c"),
+            creates(catalog(1)),
+            deletes("ConfigMap", "a"),
+        ],
+        course: vec![publishes(1), creates(operator_of_app("twin")), deletes("PlatformOperator", "app")],
+        ..Story::default()
+    }
+}
+
+/// Two extensions whose versions need each other: they are upgraded together, or not at all.
+pub fn pair() -> Story {
+    let mut leader = of_package("app");
+    leader["metadata"]["annotations"] = json!({"core.rukpak.io/dependencies": "Install"});
+    let mut before = before();
+    before.extend([catalog(2), leader]);
+    let map = |name: &str, x: &str| vec![config_map(name, x)];
+    Story {
+        name: "two that go together",
+        before,
+        releases: vec![map("a", "1"), map("a", "2"), map("b", "1"), map("b", "2")],
+        packaged: vec![("app", "1.0.0"), ("app", "1.1.0"), ("pair", "1.0.0"), ("pair", "1.1.0")],
+        deployments: Vec::new(),
+        programs: vec![platform()],
+        rest: rest::wrong,
+        hands: vec![
+            publishes(3),
+            refuses("2"),
+            lets_pass(),
+            deletes("ClusterExtension", "pair"),
+            creates(of_package("pair")),
+            deletes("ConfigMap", "a"),
+        ],
+        // What is installed for another one stays at its version until somebody says that it may move.
+        course: vec![
+            sets("ClusterExtension", "pair", json!({"spec": {"source": {"catalog": {"version": null}}}})),
+            publishes(3),
+        ],
+        ..Story::default()
+    }
+}
+
+/// Has a webhook refuse ConfigMap "b" where it is `x`.
+fn refuses(x: &'static str) -> Hand {
+    hand(format!("a webhook refuses ConfigMap \"b\" with {x}"), move |state: &mut State| {
+        state.server.refused = vec![(Key::new("ConfigMap", "b"), x.to_owned(), Refusal::Forbidden)];
+    })
+}
+
+fn lets_pass() -> Hand {
+    hand("the webhook lets everything pass", |state: &mut State| state.server.refused.clear())
+}
