@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use futures::stream;
 use serde_json::{Value, json};
 
-use super::scene::{BUNDLES, CONFIG_MAPS, DEFINITIONS, Scene, calm, flood, of_definition, review};
+use super::scene::{BUNDLES, CONFIG_MAPS, DEFINITIONS, Scene, calm, flood, large, of_definition, review};
 
 const BUNDLE: [&str; 3] = ["core.rukpak.io", "v1alpha1", "Bundle"];
 const PATHS: [&str; 3] = [BUNDLES, CONFIG_MAPS, DEFINITIONS];
@@ -30,7 +30,7 @@ async fn assert_refused(scene: &Scene, path: &str, body: &str) {
 
 #[tokio::test]
 async fn what_is_no_review_is_refused() {
-    let (scene, _calm) = calm().await;
+    let (scene, _turn) = large().await;
     let texts = [
         "",
         "{",
@@ -120,7 +120,7 @@ async fn wrong_types_are_refused_field_by_field() {
 
 #[tokio::test]
 async fn huge_ones_are_refused_by_the_limit_they_pass() {
-    let (scene, _calm) = calm().await;
+    let (scene, _turn) = large().await;
     let http = scene.http();
     let limit = 8 << 20;
     // It is refused by its head, and in the middle where the head does not say: the connection may be closed before all is sent.
@@ -167,6 +167,7 @@ async fn bodies_that_are_held_back_take_little_and_keep_nobody_out() {
             assert_eq!(status, 408);
         }
     }
-    assert!(begin.elapsed() < Duration::from_mins(1), "{:?}", begin.elapsed());
+    // Before the clients themselves give up.
+    assert!(begin.elapsed() < Duration::from_mins(2), "{:?}", begin.elapsed());
     scene.assert_unharmed().await;
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rukpak_tests::verbs;
 use serde_json::{Map, Value, json};
 
-use super::scene::{BUNDLES, DEFINITIONS, Scene, calm, of_definition, review};
+use super::scene::{BUNDLES, DEFINITIONS, Scene, large, of_definition, review};
 
 /// Longest answer of the webhook to anybody else meanwhile: well within the ten seconds that the API server waits.
 const PROMPT: Duration = Duration::from_secs(6);
@@ -53,7 +53,7 @@ fn open_schema() -> Value {
 
 #[tokio::test]
 async fn fifty_thousand_patterns_do_not_take_the_memory_of_the_node() {
-    let (scene, _calm) = calm().await;
+    let (scene, _turn) = large().await;
     let live = scene.definition(&open_schema()).await;
     thing(scene, &live, "a", &json!({"1": "x"})).await;
     let patterns: Vec<_> = (0..50_000).map(|index| json!({"pattern": format!("(.{{50}}){{50}}{index}")})).collect();
@@ -73,7 +73,7 @@ async fn fifty_thousand_patterns_do_not_take_the_memory_of_the_node() {
 
 #[tokio::test]
 async fn a_check_that_takes_long_keeps_no_other_call_waiting() {
-    let (scene, _calm) = calm().await;
+    let (scene, _turn) = large().await;
     let live = scene.definition(&open_schema()).await;
     for name in ["a", "b", "c", "d"] {
         thing(scene, &live, name, &json!({"list": vec![1; 200_000]})).await;
@@ -92,7 +92,7 @@ async fn a_check_that_takes_long_keeps_no_other_call_waiting() {
 
 #[tokio::test]
 async fn versions_and_names_do_not_multiply() {
-    let (scene, _calm) = calm().await;
+    let (scene, _turn) = large().await;
     let live = scene.definition(&open_schema()).await;
     let mut many = live.clone();
     let version = live["spec"]["versions"][0].clone();

@@ -12,7 +12,7 @@ use rukpak_tests::verbs::{self, Target, unique_name};
 use rukpak_tests::world::SOON;
 use rukpak_tests::{ControllerOptions, InstallOptions, Plane, PlaneOptions, Process, WebhookOptions, tools};
 use serde_json::{Value, json};
-use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{Mutex, MutexGuard, OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub const BUNDLES: &str = "/validate-core-rukpak-io-v1alpha1-bundle";
 pub const CONFIG_MAPS: &str = "/validate-core-v1-configmap";
@@ -33,10 +33,19 @@ pub struct Scene {
 static SCENE: OnceCell<Scene> = OnceCell::const_new();
 /// A flood of connections displaces those of others: that is what it is tested for, one test at a time.
 static FLOOD: RwLock<()> = RwLock::const_new(());
+/// Large reviews share the memory for them, and who waits for it too long is told that the webhook is busy: one test at a time.
+static LARGE: Mutex<()> = Mutex::const_new(());
 
 /// The scene while nobody floods it.
 pub async fn calm() -> (&'static Scene, RwLockReadGuard<'static, ()>) {
     (Scene::shared().await, FLOOD.read().await)
+}
+
+/// The scene while nobody floods it, for whoever sends large reviews.
+pub async fn large() -> (&'static Scene, (MutexGuard<'static, ()>, RwLockReadGuard<'static, ()>)) {
+    let turn = LARGE.lock().await;
+    let (scene, calm) = calm().await;
+    (scene, (turn, calm))
 }
 
 /// The scene for whoever floods it.
@@ -81,7 +90,7 @@ impl Scene {
         let authorities = reqwest::Certificate::from_pem_bundle(&self.authorities).expect("caBundle is PEM");
         let builder =
             reqwest::Client::builder().tls_certs_only(authorities).resolve(SERVICE, self.address()).no_proxy();
-        builder.timeout(Duration::from_mins(1)).build().expect("the client is well-formed")
+        builder.timeout(Duration::from_mins(3)).build().expect("the client is well-formed")
     }
 
     pub fn url(&self, path: &str) -> String {
