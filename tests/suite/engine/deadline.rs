@@ -57,7 +57,8 @@ async fn an_upgrade_that_is_not_healthy_in_time_is_undone() {
 async fn an_upgrade_that_is_healthy_in_time_stays() {
     let case = Case::new("in-time").await;
     case.install(&release(&case, "1", 0)).await;
-    limit(&case, "4s").await;
+    // Long enough to be healthy on a busy machine.
+    limit(&case, "10s").await;
     case.pivot("v2", &release(&case, "2", 0)).await;
     case.ready().await;
     // What falls ill after that is no upgrade that failed.
@@ -67,7 +68,7 @@ async fn an_upgrade_that_is_healthy_in_time_stays() {
     case.edit_sub("status", "kwok", &workload, ill).await;
     let target = case.config_map_target("a");
     let stays = |object: Option<&DynamicObject>| object.is_some_and(|object| object.data["data"]["x"] == "2");
-    verbs::holds_for(&case.client, &target, "the new version", Duration::from_secs(8), stays).await.unwrap();
+    verbs::holds_for(&case.client, &target, "the new version", Duration::from_secs(14), stays).await.unwrap();
 }
 
 #[tokio::test]
@@ -109,9 +110,9 @@ async fn counts_deadline_from_when_it_is_set() {
     case.install(&release(&case, "1", 0)).await;
     let first = case.ready().await;
     case.pivot("v2", &release(&case, "2", 1)).await;
-    tokio::time::sleep(Duration::from_secs(5)).await; // the very time that would be over
+    tokio::time::sleep(Duration::from_secs(10)).await; // the very time that would be over
 
-    limit(&case, "5s").await;
+    limit(&case, "10s").await;
 
     let target = case.config_map_target("a");
     let stays = |object: Option<&DynamicObject>| object.is_some_and(|object| object.data["data"]["x"] == "2");

@@ -57,7 +57,7 @@ async fn a_bundle_that_fails_is_told_while_the_installed_release_is_held_back() 
         &case.client,
         &case.target(),
         "the failure of the Bundle",
-        std::time::Duration::from_secs(25),
+        std::time::Duration::from_mins(1), // by itself it would look again in two
         |object| object.is_some_and(is_told),
     )
     .await;
