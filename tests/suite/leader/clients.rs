@@ -20,14 +20,15 @@ use rukpak_tests::{ImageBuilder, Process};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::leader::Stage;
+use crate::leader::{SHORT, Stage};
 
 /// Promised by a holder that is to be killed; long enough for it not to be late on a busy machine.
 pub const BRIEF: &str = "--leader-elect-lease-duration=8s";
-/// From SIGTERM to the first download from the next process: the Lease is given back, and the content is fetched anew.
-const HAND_OVER: Duration = Duration::from_secs(5);
+/// From SIGTERM to the first download from the next process: the Lease is given back, and the content is fetched anew. Less than the 13
+/// seconds that are left of [`SHORT`] at least, were it not given back.
+const HAND_OVER: Duration = Duration::from_secs(10);
 /// From SIGKILL to the first download from the next process: what was promised has to run out.
-const TAKE_OVER: Duration = Duration::from_secs(8 + 5);
+const TAKE_OVER: Duration = Duration::from_secs(15 + 10);
 /// More than sockets and buffers on the way can hold.
 const LARGE_BYTES: usize = 48 << 20;
 /// Between two tries where nothing can be watched.
@@ -224,9 +225,9 @@ async fn hands_over(stage: &Stage, processes: [&Process; 2], callers: [&Caller; 
 #[tokio::test]
 async fn clients_are_served_across_the_end_and_the_death_of_a_leader() {
     let stage = Stage::set().await;
-    let first = stage.start("first", BRIEF).await;
+    let first = stage.start("first", SHORT).await;
     stage.held_by("first").await;
-    let second = stage.start("second", BRIEF).await;
+    let second = stage.start("second", SHORT).await;
     stands_by(&second).await;
     let token = account(&stage.client).await;
     let callers = [Caller::new(&stage.client, &first, &token).await, Caller::new(&stage.client, &second, &token).await];

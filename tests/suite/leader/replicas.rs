@@ -18,8 +18,9 @@ use serde_json::{Value, json};
 use crate::leader::Stage;
 use crate::leader::clients::{BRIEF, Caller, account, create};
 
-/// From the moment when the next one leads to the moment when what somebody deleted is there again.
-const REPAIRED: Duration = Duration::from_secs(10);
+/// From the moment when the next one leads to the moment when what somebody deleted is there again: less than the 30 seconds that a
+/// server which does not answer is waited for.
+const REPAIRED: Duration = Duration::from_secs(20);
 
 /// Two controllers on machines of their own, who share nothing but a bucket.
 struct Scene {
