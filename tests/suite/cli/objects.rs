@@ -119,11 +119,11 @@ async fn a_deletion_is_waited_for_and_says_what_holds_it_up() {
     };
     let target = Target::bundle_deployment(&name);
     verbs::await_object(&hands.client, &target, "what holds it up", SOON, is_told).await.expect("it is told");
-    let did = hands.run_alone(&["delete", &name, "--timeout", "2s"]).await;
+    let did = hands.run_alone(&["delete", &name, "--timeout", "5s"]).await;
     assert_said(&did, 2, "");
     let last = did.err.lines().rev().nth(1).expect("two lines");
     assert!(
-        last.starts_with(&format!("error: bundledeployment {name:?} is not gone after 2 s: waiting until ")),
+        last.starts_with(&format!("error: bundledeployment {name:?} is not gone after 5 s: waiting until ")),
         "{did:?}"
     );
     assert!(last.contains("example.com/hold"), "{did:?}");

@@ -130,11 +130,11 @@ async fn a_reconcile_is_asked_for_and_answered() {
     let mut nobodys = rukpak_tests::world::deployment(&alone, rukpak_tests::world::image("example.com/a:v1"));
     nobodys["spec"]["provisionerClassName"] = json!("somebody-else");
     hands.create(&nobodys).await;
-    let did = hands.run_alone(&["reconcile", &alone, "--timeout", "1s"]).await;
+    let did = hands.run_alone(&["reconcile", &alone, "--timeout", "5s"]).await;
     assert_said(&did, 2, "");
     let waits = "waiting for a controller of class \"somebody-else\" to answer the request";
     let words = format!(
-        "error: bundledeployment {alone:?} is not reconciled after 1 s: {waits}\nhint: rukpakctl status {alone}\n"
+        "error: bundledeployment {alone:?} is not reconciled after 5 s: {waits}\nhint: rukpakctl status {alone}\n"
     );
     assert!(did.err.ends_with(&words), "{did:?}");
     let first = did.err.lines().next().expect("a line of progress");
