@@ -24,6 +24,8 @@ use rukpak_tests::{
 use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_mins(1);
+/// Less than the 40 seconds after which a download that drips is given up, and others have its place.
+const AT_ONCE: Duration = Duration::from_secs(30);
 const MIB: usize = 1024 * 1024;
 
 /// A plane without webhooks, a registry, a server in front of it that stalls on request, and a controller of the test's own.
@@ -265,7 +267,7 @@ async fn eight_bundles_on_a_dripping_server_do_not_delay_one_from_another_server
     let start = std::time::Instant::now();
     let other = scene.good_elsewhere().await;
     scene.until_unpacked(&other).await;
-    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
     assert_eq!(scene.slow.count("/blobs/"), 6, "two of eight permits are for others");
 }
 
@@ -321,7 +323,7 @@ async fn a_deployment_does_not_wait_for_bundles_that_name_a_dripping_server_in_t
     let target = Target::bundle_deployment(&name);
     let found = verbs::await_condition(&scene.client, &target, installed, PATIENCE).await;
     found.unwrap_or_else(|error| panic!("{error:#}"));
-    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
 }
 
 /// For the limits in the manifests: the most memory that the controller and its children take together, with as much of the worst
