@@ -8,7 +8,7 @@ use rukpak_tests::{Plane, Process, tools};
 use super::page::{Block, Page, Step, shown};
 
 /// So long what one object says of another may lag behind.
-const SETTLED: Duration = Duration::from_secs(10);
+const SETTLED: Duration = Duration::from_secs(30);
 /// `kubectl wait` gives up after 30 s, which a busy machine may need: it is typed again until then.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Set to `write`, the output of each command is written into its page in place of what stands there.
