@@ -175,6 +175,7 @@ mod tests {
     use futures::{StreamExt as _, stream};
     use kube::client::Body as KubeBody;
     use tokio::net::TcpListener;
+    use tokio::sync::Mutex;
     use tokio::time::Instant;
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::AbortOnDropHandle;
@@ -192,6 +193,9 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(100);
 
+    /// Whoever asks which watch waits is told of the oldest of the process: one test at a time has some.
+    static WATCHES: Mutex<()> = Mutex::const_new(());
+
     /// A client whose API server never answers what asks for `/hangs`, and answers all else with a body that stalls.
     fn client() -> Client {
         let server = service_fn(async |request: Request<KubeBody>| {
@@ -206,11 +210,13 @@ mod tests {
 
     #[tokio::test]
     async fn requests_end_when_the_api_server_does_not_answer() {
+        let _turn = WATCHES.lock().await;
         for uri in ["/hangs", "/hangs?watch=true&resourceVersion=1", "/hangs?follow=true", "/stalls"] {
             let request = get(uri).map(|_| Vec::new());
             let error = api::Error::from(client().request_text(request).await.expect_err("no answer"));
             assert!(matches!(error, api::Error::TimedOut(SHORT)), "{uri}: {error}");
         }
+        drop(Starting::new("/hangs")); // given up, it would be told of for a minute
     }
 
     /// A client of a real server with those answers.
@@ -261,6 +267,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_watch_without_events_and_a_log_without_lines_go_on() {
+        let _turn = WATCHES.lock().await;
         for uri in ["/quiet?watch=true", "/quiet/log?container=c&follow=true"] {
             let answer = client().send(get(uri)).await.expect("its head");
             let mut events = body::Body::new(answer.into_body()).into_data_stream();
@@ -271,6 +278,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_watch_that_waits_for_its_head_is_told_of_until_it_has_it() {
+        let _turn = WATCHES.lock().await;
         let ask = || {
             let server = service_fn(async |_: Request<KubeBody>| {
                 std::future::pending::<()>().await;
