@@ -151,5 +151,5 @@ fn text(offers: &[Offer]) -> String {
         documents.push(json!({"schema": "olm.bundle", "name": name(offer), "package": offer.package,
             "image": format!("example.com/{}:{}", offer.package, offer.release), "properties": properties}));
     }
-    documents.iter().map(|document| format!("{document}\n")).collect()
+    documents.iter().map(|document| document.to_string() + "\n").collect()
 }
