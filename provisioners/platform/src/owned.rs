@@ -80,22 +80,24 @@ pub(crate) async fn find(
     }
 }
 
-/// Checks that `owner` is there. Its deletion may be told later than that of its BundleDeployment, and another one that is made for it would
-/// be installed until garbage collection comes.
+/// Checks that `owner` is there, and stays. Its deletion may be told later than that of its BundleDeployment, which goes first in a
+/// foreground deletion; another one that is made for it would be installed until garbage collection comes.
 ///
 /// # Errors
-/// Not found if it is gone, a conflict if its name is that of another object by now.
+/// Not found if it is gone, a conflict if it is on its way out, or its name is that of another object by now.
 pub(crate) async fn check_owner<K>(owner: &K, client: &Client) -> Result<(), Error>
 where
     K: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let name = owner.name_any();
     let found = Api::<K>::all(client.clone()).get_metadata(&name).await?;
-    if found.metadata.uid == owner.meta().uid {
-        return Ok(());
-    }
-    let other = format!("the {} {name} was deleted, and there is another one of that name", K::kind(&()));
-    Err(Error::Refused(Box::new(Status::failure(&other, "Conflict").with_code(409))))
+    let why = match found.metadata.deletion_timestamp {
+        _ if found.metadata.uid != owner.meta().uid => "was deleted, and there is another one of that name",
+        Some(_) => "is being deleted",
+        None => return Ok(()),
+    };
+    let why = format!("the {} {name} {why}", K::kind(&()));
+    Err(Error::Refused(Box::new(Status::failure(&why, "Conflict").with_code(409))))
 }
 
 /// Applies `body` to `live`; creates it if that is `None`.
