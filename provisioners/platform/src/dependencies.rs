@@ -109,7 +109,8 @@ struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     generation: Option<i64>,
-    annotations: BTreeMap<String, String>,
+    /// Stands for its annotations, which may be long: everybody who waits has one for each extension.
+    annotations: u64,
     /// Generation of its BundleDeployment, that which was looked at, and whether it is installed.
     deployment: Option<(Option<i64>, Option<i64>, bool)>,
 }
@@ -278,8 +279,9 @@ impl Dependencies {
                 let observed = status.and_then(|status| status.observed_generation);
                 (deployment.metadata.generation, observed, is_installed)
             });
-            let annotations = extension.annotations().clone();
-            Setting { generation: extension.metadata.generation, annotations, deployment }
+            let mut annotations = DefaultHasher::new();
+            extension.annotations().hash(&mut annotations);
+            Setting { generation: extension.metadata.generation, annotations: annotations.finish(), deployment }
         };
         let extensions = self.stores.extensions.state();
         extensions.iter().map(|extension| (extension.name_any(), setting(extension))).collect()
