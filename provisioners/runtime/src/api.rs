@@ -43,6 +43,13 @@ impl Error {
         self.code() == 404
     }
 
+    /// Whether the object of this name is not there, by the word of an API server that knows its kind. One that does not serve the kind
+    /// now, or what stands before it, names no object.
+    pub fn is_gone(&self, name: &str) -> bool {
+        matches!(self, Self::Refused(status)
+            if status.code == 404 && status.details.as_ref().is_some_and(|details| details.name == name))
+    }
+
     /// Whether the object exists already, or is not the one that was meant.
     pub fn is_conflict(&self) -> bool {
         self.code() == 409
@@ -139,5 +146,13 @@ mod tests {
     fn token_that_counts_no_more_is_transient_and_missing_right_is_not() {
         assert!(refused(401).is_transient());
         assert!(!refused(403).is_transient() && !refused(422).is_transient());
+    }
+
+    #[test]
+    fn object_is_not_gone_where_the_path_is_not_served() {
+        let status = serde_json::json!({"code": 404, "details": {"name": "a"}});
+        let named = Error::Refused(Box::new(serde_json::from_value(status).expect("a Status")));
+        assert!(named.is_gone("a") && !named.is_gone("b"));
+        assert!(!refused(404).is_gone("a"));
     }
 }

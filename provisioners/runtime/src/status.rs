@@ -76,7 +76,7 @@ where
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let written = self.api.patch_status(&self.name, &params, &Patch::Merge(patch)).await.map_err(Error::from);
         let written = written.inspect_err(|error| {
-            if error.is_not_found() {
+            if error.is_gone(&self.name) {
                 versions.record_gone::<K>(&self.uid);
             }
         })?;

@@ -150,7 +150,11 @@ impl Asked {
                 None => (200, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})),
             },
             Ok(object) => (200, self.shown(object)),
-            Err(refusal) => refused(refusal, &self.path),
+            Err(refusal) => {
+                let (code, mut body) = refused(refusal, &self.path);
+                body["details"]["name"] = json!(place.name.as_deref().unwrap_or_default());
+                (code, body)
+            }
         }
     }
 
