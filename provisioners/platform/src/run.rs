@@ -123,7 +123,8 @@ pub async fn run(options: Options) -> Result<(), Error> {
     Ok(process.go_on().await?)
 }
 
-/// Adds to `process` what a process does that leads, without servers: what a simulation runs. `images` has what ClusterCatalogs name.
+/// Has `process` do all that the replica with the Lease does, without servers, as a simulation needs it. `images`: where the content of
+/// ClusterCatalogs comes from.
 ///
 /// # Errors
 /// As those of [`run`].

@@ -1,4 +1,4 @@
-//! The clock that statuses, and deadlines that they hold, are told by.
+//! The clock for times in statuses, and for deadlines that are in them.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ pub fn now() -> Timestamp {
     CLOCK.get().map_or_else(Timestamp::now, |now| now())
 }
 
-/// Has this process told the time by `now` from here on, as a simulation does, whose time jumps. The first call counts.
+/// Makes `now` the clock of this process, for a simulation, whose time jumps. Only the first call counts.
 pub fn set(now: fn() -> Timestamp) {
     // Whoever came first has the same clock: a process has one simulation.
     let _ = CLOCK.set(now);
