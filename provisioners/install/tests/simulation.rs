@@ -37,7 +37,7 @@ mod story;
 #[path = "simulation/wire.rs"]
 mod wire;
 
-use run::{HISTORIES, run, search_story};
+use run::{HISTORIES, run, search_story, searches};
 use stories::{shards, stories};
 
 /// Seeds that once failed. A change of the stories, or of what is random, makes other histories of them.
@@ -55,10 +55,6 @@ fn keeps_every_promise_in_random_histories() {
 #[test]
 fn keeps_every_promise_in_random_histories_of_two_shards() {
     run(vec![shards()], HISTORIES / 4, &[]);
-}
-
-macro_rules! searches {
-    ($($test:ident: $story:path;)*) => { $(#[test] fn $test() { search_story($story()); })* };
 }
 
 searches! {

@@ -37,11 +37,7 @@ mod story;
 #[path = "../../install/tests/simulation/wire.rs"]
 mod wire;
 
-use run::{HISTORIES, run, search_story};
-
-macro_rules! searches {
-    ($($test:ident: $story:path;)*) => { $(#[test] fn $test() { search_story($story()); })* };
-}
+use run::{HISTORIES, run, searches};
 
 searches! {
     keeps_extension_at_the_newest_version: stories::extension;

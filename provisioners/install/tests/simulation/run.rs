@@ -89,10 +89,14 @@ impl Histories<'_> {
 
 /// A store, as long as its folder is there.
 fn store() -> (Store, tempfile::TempDir) {
-    let shared_memory = Path::new("/dev/shm");
-    let folder =
-        if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }.unwrap();
+    let folder = folder();
     (Store::open(folder.path()).unwrap(), folder)
+}
+
+/// A folder in memory, where there is that.
+pub fn folder() -> tempfile::TempDir {
+    let shared_memory = Path::new("/dev/shm");
+    if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }.unwrap()
 }
 
 /// Runs `count` histories of these stories, and those that are kept, or what the environment says.
@@ -131,3 +135,9 @@ pub fn search_story(story: Story) {
     let found = search::search(&Told::new(story, &contents), &contents, pairs);
     found.unwrap_or_else(|violations| panic!("{violations}"));
 }
+
+/// A test for each story, which searches it.
+macro_rules! searches {
+    ($($test:ident: $story:path;)*) => { $(#[test] fn $test() { $crate::run::search_story($story()); })* };
+}
+pub(crate) use searches;

@@ -11,8 +11,7 @@ use crate::story::{Program, Story};
 
 /// One of the processes: what it is, and its number while it runs.
 pub struct Slot {
-    /// What a controller works on; another program, by its number in the story.
-    program: Result<Shard, usize>,
+    runs: Runs,
     pub running: Option<(usize, Process)>,
     /// Not before that the next one begins.
     pub away_until: Instant,
@@ -20,12 +19,20 @@ pub struct Slot {
     stopped_until: Option<Instant>,
 }
 
+/// What a process is.
+enum Runs {
+    /// A controller, and what it works on.
+    Controller(Shard),
+    /// Another program, by its number in the story.
+    Program(usize),
+}
+
 impl Slot {
     /// Those of a story.
     pub fn all(story: &Story) -> Vec<Self> {
-        let controllers = story.shards.iter().map(|shard| Ok(shard.parse().expect("a selector")));
-        let of = |program| Self { program, running: None, away_until: Instant::now(), stopped_until: None };
-        controllers.chain((0..story.programs.len()).map(Err)).map(of).collect()
+        let controllers = story.shards.iter().map(|shard| Runs::Controller(shard.parse().expect("a selector")));
+        let of = |runs| Self { runs, running: None, away_until: Instant::now(), stopped_until: None };
+        controllers.chain((0..story.programs.len()).map(Runs::Program)).map(of).collect()
     }
 }
 
@@ -91,8 +98,8 @@ impl History<'_> {
         self.started += 1;
         let (number, store) = (self.started, self.store);
         let (story, slot) = (&self.told.story, &mut self.slots[index]);
-        let (name, process) = match &slot.program {
-            Ok(shard) => {
+        let (name, process) = match &slot.runs {
+            Runs::Controller(shard) => {
                 let candidate = story.is_led.then(|| format!("pod-{index}"));
                 if let Some(name) = &candidate {
                     self.cluster.lock().candidates.insert(number, (name.clone(), None));
@@ -100,7 +107,7 @@ impl History<'_> {
                 let role = Role { number, shard: shard.clone(), candidate, store };
                 ("controller", Process::start(&self.cluster, role))
             }
-            Err(program) => {
+            Runs::Program(program) => {
                 let Program { name, start } = &story.programs[*program];
                 (*name, start(&self.cluster, number))
             }

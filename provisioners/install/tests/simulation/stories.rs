@@ -6,7 +6,7 @@ use crate::cluster::State;
 use crate::server::{Key, Refusal};
 use crate::story::{
     FINALIZER, GROUP, Hand, NAMESPACE, Story, asks, changes, config_map, creates, db, definition, deletes, deployment,
-    hand, namespace, sets,
+    hand, lets_pass, namespace, sets,
 };
 
 /// What may happen to one deployment and its objects.
@@ -56,7 +56,7 @@ fn one() -> Story {
         creates("somebody", config_map("b", "foreign")),
         hand("a webhook begins to refuse ConfigMap \"a\" of release 1", |state| refuse(state, Refusal::Forbidden)),
         hand("a webhook is away that ConfigMap \"a\" of release 1 needs", |state| refuse(state, Refusal::Unavailable)),
-        hand("the webhook lets everything pass", |state| state.server.refused.clear()),
+        lets_pass(),
         deletes("BundleDeployment", "app"),
         creates("hand", deployment("app", 1)),
     ]);

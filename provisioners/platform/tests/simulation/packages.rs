@@ -1,6 +1,6 @@
 //! rukpak-platform as a process of a history, and the catalogs that it reads. There is no network: images of catalogs are here.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Once};
 
 use futures::FutureExt as _;
@@ -12,10 +12,10 @@ use rukpak_platform::args::Options;
 use rukpak_platform::{Images, lead};
 use rukpak_source::image::Credentials;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::cluster::Cluster;
 use crate::process::{Gate, Process};
+use crate::run;
 use crate::story::{Program, SYSTEM};
 
 /// A bundle of a catalog. Its image is named after the release of the story that it is.
@@ -75,7 +75,7 @@ fn start(cluster: &Cluster, number: usize) -> Process {
     static PROVIDER: Once = Once::new();
     // Clients of registries are made, though nobody asks them.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
-    let folder = folder();
+    let folder = run::folder();
     let storage = folder.path().to_str().expect("because it is ours");
     let flags = ["rukpak-platform", "--system-namespace", SYSTEM, "--storage-dir", storage];
     let options = Options::read(&flags).expect("because there are such flags");
@@ -83,11 +83,6 @@ fn start(cluster: &Cluster, number: usize) -> Process {
     lead(&mut process, cluster.client(number), &options, Arc::new(Published)).expect("because the folder is empty");
     // It cannot be stopped: its gate is nobody's.
     Process::new((process, folder), Gate::default())
-}
-
-fn folder() -> TempDir {
-    let shared_memory = Path::new("/dev/shm");
-    if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }.unwrap()
 }
 
 /// The images of catalogs.
@@ -106,7 +101,7 @@ impl Images for Published {
             if known == Some(&revision) {
                 return Ok(None);
             }
-            let source = self::folder();
+            let source = run::folder();
             std::fs::write(source.path().join("catalog.json"), text(offers(reference))).unwrap();
             let catalog = Served::write(source.path(), &origin::limits(), &folder).unwrap();
             Ok(Some((catalog, revision)))

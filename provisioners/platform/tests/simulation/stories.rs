@@ -5,13 +5,15 @@ use serde_json::{Value, json};
 use crate::cluster::State;
 use crate::packages::{image, platform};
 use crate::rest;
-use crate::server::{Key, Refusal, Request};
-use crate::story::{Hand, NAMESPACE, Story, cluster_definition, config_map, create, deletes, hand, namespace};
+use crate::server::{Key, Refusal};
+use crate::story::{
+    Hand, NAMESPACE, Story, changes, cluster_definition, config_map, creates, deletes, hand, lets_pass, namespace,
+};
 
 const OLM: &str = "olm.operatorframework.io";
 const OPENSHIFT: &str = "platform.openshift.io";
 
-/// The kinds of the program, a namespace to install into, and a catalog.
+/// The kinds of the program.
 fn before() -> Vec<Value> {
     vec![
         cluster_definition(OLM, "v1", "ClusterCatalog"),
@@ -36,24 +38,9 @@ fn two_maps(x: &str) -> Vec<Value> {
     vec![config_map("a", x), config_map("b", x)]
 }
 
-/// Changes an object of one of the program's kinds.
-fn sets(kind: &'static str, name: &'static str, body: Value) -> Hand {
-    hand(format!("somebody sets {body} of {kind} {name:?}"), move |state: &mut State| {
-        let version = if kind == "PlatformOperator" { "v1alpha1" } else { "v1" }.to_owned();
-        let (key, body) = (Key::new(kind, name), body.clone());
-        // What is refused has not happened.
-        let _ = state.server.answer(&Request::Patch { key, version, body, manager: "hand".into(), is_status: false });
-        state.note();
-    })
-}
-
 /// The catalog gets other content.
 fn publishes(number: usize) -> Hand {
-    sets("ClusterCatalog", "c", json!({"spec": {"source": {"image": {"ref": image(number)}}}}))
-}
-
-fn creates(body: Value) -> Hand {
-    hand(format!("somebody creates {}", body["kind"]), move |state| create(state, "hand", &body))
+    changes("ClusterCatalog", "c", "hand", json!({"spec": {"source": {"image": {"ref": image(number)}}}}))
 }
 
 /// A ClusterExtension that follows its catalog.
@@ -70,12 +57,12 @@ pub fn extension() -> Story {
         rest: rest::wrong,
         hands: vec![
             publishes(1),
-            sets("ClusterCatalog", "c", json!({"spec": {"availabilityMode": "Unavailable"}})),
-            sets("ClusterCatalog", "c", json!({"spec": {"availabilityMode": "Available"}})),
-            sets("ClusterExtension", "app", json!({"spec": {"source": {"catalog": {"version": "1.0.0"}}}})),
-            sets("ClusterExtension", "app", json!({"spec": {"source": {"catalog": {"version": null}}}})),
+            changes("ClusterCatalog", "c", "hand", json!({"spec": {"availabilityMode": "Unavailable"}})),
+            changes("ClusterCatalog", "c", "hand", json!({"spec": {"availabilityMode": "Available"}})),
+            changes("ClusterExtension", "app", "hand", json!({"spec": {"source": {"catalog": {"version": "1.0.0"}}}})),
+            changes("ClusterExtension", "app", "hand", json!({"spec": {"source": {"catalog": {"version": null}}}})),
             deletes("ClusterExtension", "app"),
-            creates(of_package("app")),
+            creates("hand", of_package("app")),
             deletes("ConfigMap", "a"),
         ],
         course: vec![publishes(1), deletes("ClusterExtension", "app")],
@@ -109,14 +96,14 @@ pub fn operator() -> Story {
         hands: vec![
             publishes(1),
             deletes("PlatformOperator", "app"),
-            creates(operator_of_app("app")),
-            creates(operator_of_app("twin")),
+            creates("hand", operator_of_app("app")),
+            creates("hand", operator_of_app("twin")),
             deletes("PlatformOperator", "twin"),
             deletes("ClusterCatalog", "c"),
-            creates(catalog(1)),
+            creates("hand", catalog(1)),
             deletes("ConfigMap", "a"),
         ],
-        course: vec![publishes(1), creates(operator_of_app("twin")), deletes("PlatformOperator", "app")],
+        course: vec![publishes(1), creates("hand", operator_of_app("twin")), deletes("PlatformOperator", "app")],
         ..Story::default()
     }
 }
@@ -141,12 +128,12 @@ pub fn pair() -> Story {
             refuses("2"),
             lets_pass(),
             deletes("ClusterExtension", "pair"),
-            creates(of_package("pair")),
+            creates("hand", of_package("pair")),
             deletes("ConfigMap", "a"),
         ],
         // What is installed for another one stays at its version until somebody says that it may move.
         course: vec![
-            sets("ClusterExtension", "pair", json!({"spec": {"source": {"catalog": {"version": null}}}})),
+            changes("ClusterExtension", "pair", "hand", json!({"spec": {"source": {"catalog": {"version": null}}}})),
             publishes(3),
         ],
         ..Story::default()
@@ -158,8 +145,4 @@ fn refuses(x: &'static str) -> Hand {
     hand(format!("a webhook refuses ConfigMap \"b\" with {x}"), move |state: &mut State| {
         state.server.refused = vec![(Key::new("ConfigMap", "b"), x.to_owned(), Refusal::Forbidden)];
     })
-}
-
-fn lets_pass() -> Hand {
-    hand("the webhook lets everything pass", |state: &mut State| state.server.refused.clear())
 }
