@@ -47,7 +47,7 @@ use super::events::Events;
 use super::outcome::Error;
 use super::policies::{Verdicts, Verified};
 
-pub use images::Images;
+pub use images::{Images, Pulled};
 pub(crate) use logins::CatalogLogins;
 pub(crate) use mirror::Mirror;
 pub(crate) use report::changed;

@@ -24,6 +24,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 use rukpak_catalog::{Bundle, Version};
 use rukpak_crds::condition::{ConditionStatus, Conditions as _, INSTALLED};
+use rukpak_crds::names::UPGRADED_WITH;
 use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_crds::olmv0::Subscription;
 use rukpak_crds::{BundleDeployment, Plan, PlatformOperator};
@@ -109,8 +110,9 @@ struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     generation: Option<i64>,
-    /// Stands for its annotations, which may be long: everybody who waits has one for each extension.
-    annotations: u64,
+    /// Stands for its annotations, and for the set of upgrades that its BundleDeployment notes. They may be long, and everybody who waits has
+    /// one for each extension.
+    noted: u64,
     /// Generation of its BundleDeployment, that which was looked at, and whether it is installed.
     deployment: Option<(Option<i64>, Option<i64>, bool)>,
 }
@@ -273,15 +275,16 @@ impl Dependencies {
     fn settings(&self) -> BTreeMap<String, Setting> {
         let setting = |extension: &Arc<ClusterExtension>| {
             let deployment = self.stores.deployments.get(&ObjectRef::new(&deployment_name(&extension.name_any())));
+            let mut noted = DefaultHasher::new();
+            extension.annotations().hash(&mut noted);
             let deployment = deployment.map(|deployment| {
+                deployment.annotations().get(UPGRADED_WITH).hash(&mut noted);
                 let status = deployment.status.as_ref();
                 let is_installed = status.is_some_and(|status| status.conditions.is(INSTALLED, ConditionStatus::True));
                 let observed = status.and_then(|status| status.observed_generation);
                 (deployment.metadata.generation, observed, is_installed)
             });
-            let mut annotations = DefaultHasher::new();
-            extension.annotations().hash(&mut annotations);
-            Setting { generation: extension.metadata.generation, annotations: annotations.finish(), deployment }
+            Setting { generation: extension.metadata.generation, noted: noted.finish(), deployment }
         };
         let extensions = self.stores.extensions.state();
         extensions.iter().map(|extension| (extension.name_any(), setting(extension))).collect()

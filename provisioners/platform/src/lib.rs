@@ -41,5 +41,5 @@ mod run;
 mod single_flight;
 mod spool;
 
-pub use cluster_catalog::Images;
+pub use cluster_catalog::{Images, Pulled};
 pub use run::{Error, lead, run};

@@ -24,17 +24,17 @@ fn resolves_as_many_bundles_as_all_public_catalogs_have_in_a_second_and_100_mebi
         |number: usize| Request { name: format!("r{number}"), package: package_name(number, 0), ..Request::default() };
 
     // What else this machine does slows down one of them, and not the quickest.
-    let mut quickest = Duration::MAX;
+    let (mut quickest, mut first_peak_kib) = (Duration::MAX, u64::MAX);
     for _ in 0..3 {
         let before = processor_time()?;
         let answer = resolve(&world, &(0..CATALOGS).map(request).collect::<Vec<_>>());
         quickest = quickest.min(processor_time()?.saturating_sub(before));
         assert_eq!((answer.steps.len(), answer.refusals.len()), (CATALOGS * PACKAGES, 0));
+        first_peak_kib = first_peak_kib.min(peak_kib()?);
     }
-    let peak_kib = peak_kib()?;
-    println!("{quickest:?}, with {} MiB", peak_kib >> 10);
+    println!("{quickest:?}, with {} MiB", first_peak_kib >> 10);
     assert!(quickest < Duration::from_secs(1), "{quickest:?}");
-    assert!(peak_kib < 100 << 10, "{peak_kib} KiB");
+    assert!(first_peak_kib < 100 << 10, "{first_peak_kib} KiB");
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use rukpak_catalog::served::Served;
 use rukpak_source::image::Credentials;
 
 /// What came of an image: what is kept of its catalog in memory, and its revision; `None` if that is known already.
-pub type Unpacked = Result<Option<(Catalog, Revision)>, Error>;
+pub type Pulled = Result<Option<(Catalog, Revision)>, Error>;
 
 /// The images of ClusterCatalogs. The program pulls them; a simulation, which has no network, has its own.
 pub trait Images: Send + Sync {
@@ -21,7 +21,7 @@ pub trait Images: Send + Sync {
         known: Option<&'a Revision>,
         credentials: &'a Credentials,
         folder: PathBuf,
-    ) -> BoxFuture<'a, Unpacked>;
+    ) -> BoxFuture<'a, Pulled>;
 }
 
 impl Images for Loader {
@@ -31,7 +31,7 @@ impl Images for Loader {
         known: Option<&'a Revision>,
         credentials: &'a Credentials,
         folder: PathBuf,
-    ) -> BoxFuture<'a, Unpacked> {
+    ) -> BoxFuture<'a, Pulled> {
         let write = move |root: &_, limits: &_| Served::write(root, limits, &folder);
         self.image(reference, known, credentials, write).boxed()
     }

@@ -5,11 +5,10 @@ use std::sync::{Arc, Once};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use rukpak_catalog::Catalog;
 use rukpak_catalog::origin::{self, Revision};
 use rukpak_catalog::served::Served;
 use rukpak_platform::args::Options;
-use rukpak_platform::{Images, lead};
+use rukpak_platform::{Images, Pulled, lead};
 use rukpak_source::image::Credentials;
 use serde_json::{Value, json};
 
@@ -95,7 +94,7 @@ impl Images for Published {
         known: Option<&'a Revision>,
         _: &'a Credentials,
         folder: PathBuf,
-    ) -> BoxFuture<'a, Result<Option<(Catalog, Revision)>, origin::Error>> {
+    ) -> BoxFuture<'a, Pulled> {
         async move {
             let revision = Revision(digest(reference));
             if known == Some(&revision) {

@@ -46,8 +46,7 @@ fn all<'a>(state: &'a State, told: &Told) -> Vec<Asking<'a>> {
         own.filter_map(|this| this.installed(told)).map(|release| told.story.packaged[release].1).collect()
     };
     let asking = |(key, object): (&'a Key, &'a Arc<Object>)| {
-        let Value::Object(value) = &object.value else { return None };
-        let (spec, status) = (&value["spec"], value.get("status").unwrap_or(&Value::Null));
+        let (spec, status) = (&object.value["spec"], &object.value["status"]);
         let (package, says) = match key.kind.as_str() {
             "ClusterExtension" => (&spec["source"]["catalog"]["packageName"], &status["install"]["bundle"]["version"]),
             "PlatformOperator" => (&spec["package"]["name"], &status["source"]["version"]),

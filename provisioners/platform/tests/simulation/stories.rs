@@ -112,6 +112,9 @@ pub fn operator() -> Story {
 pub fn pair() -> Story {
     let mut leader = of_package("app");
     leader["metadata"]["annotations"] = json!({"core.rukpak.io/dependencies": "Install"});
+    // Whoever makes it himself does not have it wait for the other one, which waits for it.
+    let mut pair = of_package("pair");
+    pair["metadata"]["annotations"] = json!({"core.rukpak.io/ignore-dependencies": "true"});
     let mut before = before();
     before.extend([catalog(2), leader]);
     let map = |name: &str, x: &str| vec![config_map(name, x)];
@@ -128,7 +131,7 @@ pub fn pair() -> Story {
             refuses("2"),
             lets_pass(),
             deletes("ClusterExtension", "pair"),
-            creates("hand", of_package("pair")),
+            creates("hand", pair),
             deletes("ConfigMap", "a"),
         ],
         // What is installed for another one stays at its version until somebody says that it may move.
