@@ -143,3 +143,28 @@ pub(crate) fn has_packages(live: &BundleDeployment) -> bool {
 pub(crate) fn ignored(live: &BundleDeployment) -> Option<&str> {
     live.annotations().get(names::IGNORE_DEPENDENCIES).map(String::as_str)
 }
+
+#[cfg(test)]
+mod tests {
+    use rukpak_crds::olm::ClusterExtension;
+
+    use super::*;
+    use crate::fixtures::{api_server, not_found};
+
+    #[tokio::test]
+    async fn an_owner_counts_as_long_as_it_is_the_same_and_stays() {
+        let source = json!({"sourceType": "Catalog", "catalog": {"packageName": "p"}});
+        let owner = json!({"metadata": {"name": "e", "uid": "u"}, "spec": {"namespace": "ns", "source": source}});
+        let owner: ClusterExtension = serde_json::from_value(owner).unwrap();
+        let checked = async |metadata: Value| {
+            let found = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
+            check_owner(&owner, &api_server(200, &found).0).await
+        };
+        checked(json!({"name": "e", "uid": "u"})).await.unwrap();
+        let leaving = json!({"name": "e", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        for other in [json!({"name": "e", "uid": "v"}), leaving] {
+            assert!(checked(other).await.unwrap_err().is_conflict());
+        }
+        assert!(check_owner(&owner, &not_found().0).await.unwrap_err().is_not_found());
+    }
+}

@@ -195,11 +195,21 @@ fn whoever_waits_is_told_when_another_extension_may_move() {
 
     dependencies.installed_for(&waiting);
     let template = json!({"spec": {"provisionerClassName": "c", "source": {"type": "image"}}});
-    let installed = json!({"type": "Installed", "status": "True", "reason": "InstallationSucceeded", "message": "",
+    let condition = json!({"type": "Installed", "status": "True", "reason": "InstallationSucceeded", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
-    let deployment = json!({"metadata": {"name": deployment_name("wells"), "generation": 2},
-        "spec": {"provisionerClassName": "c", "template": template},
-        "status": {"observedGeneration": 2, "conditions": [installed]}});
-    of_deployments.apply_watcher_event(&Event::Apply(serde_json::from_value(deployment).expect("a BundleDeployment")));
-    assert_eq!(dependencies.woken(), [waiting], "what it asks for is installed");
+    let mut installed = |annotations: Value| {
+        let deployment = json!({"metadata": {"name": deployment_name("wells"), "generation": 2, "annotations": annotations},
+            "spec": {"provisionerClassName": "c", "template": template},
+            "status": {"observedGeneration": 2, "conditions": [condition]}});
+        of_deployments
+            .apply_watcher_event(&Event::Apply(serde_json::from_value(deployment).expect("a BundleDeployment")));
+    };
+    installed(json!({UPGRADED_WITH: "{}"}));
+    assert_eq!(dependencies.woken(), [waiting.clone()], "what it asks for is installed");
+
+    dependencies.installed_for(&waiting);
+    installed(json!({UPGRADED_WITH: "{}", "other": "x"}));
+    assert_eq!(dependencies.woken(), []);
+    installed(json!({UPGRADED_WITH: "{\"isOver\": true}"}));
+    assert_eq!(dependencies.woken(), [waiting], "it may take part in other upgrades");
 }
