@@ -168,12 +168,13 @@ impl Dependencies {
     pub fn are_met(&self, dependent: Dependent, package: &str, bundle: &Bundle) -> bool {
         let mut waiting = lock(&self.waiting);
         let seen = self.seen();
+        // It may wait for what another bundle needs all the same.
         if are_met(package, bundle, self.others(package, &seen.installed)) {
-            waiting.remove(&dependent);
             self.note(package, bundle);
             return true;
         }
-        waiting.insert(dependent, seen);
+        // What it saw first of several looks is the oldest that it decides by.
+        waiting.entry(dependent).or_insert(seen);
         false
     }
 
@@ -182,7 +183,7 @@ impl Dependencies {
     pub fn installed_for(&self, dependent: &Dependent) -> BTreeSet<Release> {
         let seen = self.seen();
         let installed = seen.installed.clone();
-        lock(&self.waiting).insert(dependent.clone(), seen);
+        lock(&self.waiting).entry(dependent.clone()).or_insert(seen);
         installed
     }
 

@@ -213,3 +213,27 @@ fn whoever_waits_is_told_when_another_extension_may_move() {
     installed(json!({UPGRADED_WITH: "{\"isOver\": true}"}));
     assert_eq!(dependencies.woken(), [waiting], "it may take part in other upgrades");
 }
+
+#[test]
+fn whoever_waits_for_one_bundle_waits_on_though_another_has_what_it_needs() {
+    let (deployments, mut of_deployments) = reflector::store();
+    let (operators, _) = reflector::store();
+    let (extensions, _) = reflector::store();
+    let (plans, _) = reflector::store();
+    let dependencies = Dependencies::new(Stores { deployments, operators, extensions, plans }, |_| {});
+    let mut shown = |package: &str| {
+        let template = json!({"spec": {"provisionerClassName": "c", "source": {"type": "image"}}});
+        let is = json!({"type": "olm.package", "value": {"packageName": package, "version": "1.2.0"}});
+        let deployment = json!({"metadata": {"name": package}, "spec": {"provisionerClassName": "c", "template": template},
+            "status": {"activeBundle": package, "inventory": {"properties": [is]}}});
+        of_deployments
+            .apply_watcher_event(&Event::Apply(serde_json::from_value(deployment).expect("a BundleDeployment")));
+    };
+    let waiting = || Dependent::Extension("p".to_owned());
+    assert!(!dependencies.are_met(waiting(), "p", &needs("wells", ">=1.0.0")));
+    assert!(dependencies.are_met(waiting(), "p", &bundle_of("p", "2.0.0", &[])), "a newer one that is left out");
+    shown("wells");
+    assert!(!dependencies.are_met(waiting(), "p", &needs("springs", ">=1.0.0")), "before anybody is told");
+    assert_eq!(dependencies.woken(), [waiting()]);
+    assert_eq!(dependencies.woken(), []);
+}
