@@ -40,7 +40,7 @@ use std::sync::{Arc, LazyLock};
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
 use kube::{Client, Resource, ResourceExt};
-use rukpak_catalog::Bundle;
+use rukpak_catalog::{Bundle, Version};
 use rukpak_crds::condition::INSTALLED;
 use rukpak_crds::olm::cluster_extension::{CatalogFilter, ClusterExtensionStatus};
 use rukpak_crds::olm::{
@@ -274,7 +274,15 @@ async fn resolve(
     let ignores_dependents = asking.says(names::IGNORE_DEPENDENTS);
     let dependents =
         LazyLock::new(|| if ignores_dependents { Dependents::default() } else { known.demanding_dependents() });
-    let breaks = |bundle: &Bundle| dependents.broken_by(package, bundle);
+    // Whom they hold up is told when something else is installed, and goes by what there is from then on. Nobody waits for what is older.
+    let holding = LazyLock::new(|| known.dependents_for(&asking.dependent()));
+    let release = |it: &Identity| it.release.clone().unwrap_or_default();
+    let here = installed.and_then(|it| Version::with_release(&it.version, &release(it)).ok());
+    let breaks = |bundle: &Bundle| {
+        let broken = dependents.broken_by(package, bundle);
+        let is_waited_for = !broken.is_empty() && bundle.version > here;
+        if is_waited_for { holding.broken_by(package, bundle) } else { broken }
+    };
     let are_ignored = asking.says(names::IGNORE_DEPENDENCIES);
     let dependencies = offers::Dependencies { are_ignored, are_met: &are_met, breaks: &breaks };
     let mut answer = offers::resolve(filter, installed, dependencies, context).await;

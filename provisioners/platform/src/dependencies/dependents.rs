@@ -34,6 +34,12 @@ impl Dependencies {
         if is_demanding { self.dependents() } else { Dependents::default() }
     }
 
+    /// The same for one whom they hold up: it is woken by [`Self::changed`] once something else is installed.
+    pub fn dependents_for(&self, held: &Dependent) -> Dependents {
+        self.installed_for(held);
+        self.dependents()
+    }
+
     /// Everything that is installed, as it is known now.
     pub fn dependents(&self) -> Dependents {
         let installed = self.installed();

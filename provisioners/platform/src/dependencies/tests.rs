@@ -237,3 +237,32 @@ fn whoever_waits_for_one_bundle_waits_on_though_another_has_what_it_needs() {
     assert_eq!(dependencies.woken(), [waiting()]);
     assert_eq!(dependencies.woken(), []);
 }
+
+#[test]
+fn whoever_is_held_up_by_a_dependent_is_told_when_that_is_another_version() {
+    let (deployments, mut of_deployments) = reflector::store();
+    let (operators, _) = reflector::store();
+    let (extensions, _) = reflector::store();
+    let (plans, _) = reflector::store();
+    let dependencies = Dependencies::new(Stores { deployments, operators, extensions, plans }, |_| {});
+    let mut shown = |package: &str, version: &str, needs: Option<&str>| {
+        let template = json!({"spec": {"provisionerClassName": "c", "source": {"type": "image"}}});
+        let is = json!({"type": "olm.package", "value": {"packageName": package, "version": version}});
+        let needs = needs.map(
+            |range| json!({"type": "olm.package.required", "value": {"packageName": "wells", "versionRange": range}}),
+        );
+        let properties: Vec<Value> = needs.into_iter().chain([is]).collect();
+        let deployment = json!({"metadata": {"name": package}, "spec": {"provisionerClassName": "c", "template": template},
+            "status": {"activeBundle": format!("{package}.v{version}"), "inventory": {"properties": properties}}});
+        of_deployments
+            .apply_watcher_event(&Event::Apply(serde_json::from_value(deployment).expect("a BundleDeployment")));
+    };
+    let (wells, next) = (Dependent::Extension("wells".to_owned()), bundle_of("wells", "2.0.0", &[]));
+    shown("wells", "1.2.0", None);
+    shown("p", "1.0.0", Some(">=1.0.0 <2.0.0"));
+    assert!(!dependencies.dependents_for(&wells).broken_by("wells", &next).is_empty());
+    assert_eq!(dependencies.woken(), []);
+    shown("p", "1.1.0", Some(">=1.0.0 <3.0.0"));
+    assert_eq!(dependencies.woken(), [wells], "p needs it still, and in another range");
+    assert!(dependencies.demanding_dependents().broken_by("wells", &next).is_empty());
+}

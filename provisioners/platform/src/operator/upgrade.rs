@@ -19,6 +19,7 @@ use super::standing::{is_in_order, is_installed, is_refused};
 use super::step::{Step, UpgradeState};
 use super::{Error, Outcome, Pass, lookup, source};
 use crate::catalogs::Found;
+use crate::dependencies::Dependent;
 use crate::dependencies::dependents::would_break;
 use crate::dependencies::obtain::Asking;
 
@@ -212,7 +213,12 @@ fn harmless<'a>(
     if Asking::Operator(&pass.operator).says(names::IGNORE_DEPENDENTS) {
         return Ok(choice);
     }
-    let dependents = pass.context.dependencies.demanding_dependents();
+    let known = &pass.context.dependencies;
+    if known.demanding_dependents().broken_by(&package.name, choice.bundle).is_empty() {
+        return Ok(choice);
+    }
+    // From here on it is told when something else is installed.
+    let dependents = known.dependents_for(&Dependent::Operator(pass.name.clone()));
     let broken = |bundle: &Bundle| dependents.broken_by(&package.name, bundle);
     let by_choice = broken(choice.bundle);
     if by_choice.is_empty() {
