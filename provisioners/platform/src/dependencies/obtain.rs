@@ -298,6 +298,11 @@ async fn say(plan: &Plan, status: &PlanStatus, client: &Client) -> Result<(), Er
 
 /// Creates the object that has a package installed. Returns what keeps it from being created, if something does.
 async fn create(asking: &Asking<'_>, member: &Member, client: &Client) -> Result<Option<String>, Error> {
+    // It may have been deleted, and nothing would ever delete what is created for it.
+    match asking {
+        Asking::Operator(dependent) => owned::check_owner(*dependent, client).await?,
+        Asking::Extension(dependent) => owned::check_owner(*dependent, client).await?,
+    }
     let created = match asking {
         Asking::Operator(dependent) => create_object(operator(dependent, member), client).await,
         Asking::Extension(dependent) => create_object(extension(dependent, member), client).await,
@@ -392,4 +397,28 @@ fn extension(dependent: &ClusterExtension, member: &Member) -> ClusterExtension 
     made.metadata.labels = Some(labels);
     made.metadata.annotations = Some(annotations);
     made
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::fixtures::not_found;
+
+    #[tokio::test]
+    async fn nothing_is_created_for_a_dependent_that_is_gone() {
+        let source = json!({"sourceType": "Catalog", "catalog": {"packageName": "p"}});
+        let extension = json!({"metadata": {"name": "p", "uid": "u"}, "spec": {"namespace": "ns", "source": source}});
+        let extension: ClusterExtension = serde_json::from_value(extension).unwrap();
+        let operator = json!({"metadata": {"name": "p", "uid": "u"}, "spec": {"package": {"name": "p"}}});
+        let operator: PlatformOperator = serde_json::from_value(operator).unwrap();
+        let wells = PlannedDependency { package: "wells".to_owned(), ..PlannedDependency::default() };
+        let wells = Member { dependency: wells, is_in_cycle: false };
+        for asking in [Asking::Extension(&extension), Asking::Operator(&operator)] {
+            let (client, writes) = not_found();
+            assert!(create(&asking, &wells, &client).await.unwrap_err().is_not_found());
+            assert_eq!(writes.load(Ordering::Relaxed), 0, "{}", asking.dependent());
+        }
+    }
 }
