@@ -32,6 +32,7 @@ use rukpak_plan::owner::controller;
 use rukpak_resolver::set::are_met;
 use rukpak_resolver::{Facts, Installed, PACKAGE, Property};
 use rukpak_runtime::lock::lock;
+use rukpak_runtime::watch::Change;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -206,7 +207,24 @@ impl Dependencies {
         self.woken().into_iter().for_each(&self.wake);
     }
 
-    /// A Plan for the dependent was made, answered or deleted.
+    /// Plans were made, answered or deleted: those whose they are look again. What happened while nobody watched is not told one by one.
+    pub fn planned(&self, change: &Change<Plan>) {
+        match change {
+            Change::Present(plan) | Change::Gone(plan) => {
+                let Some(owner) = controller(&plan.metadata) else { return };
+                let (name, is_operator) = (owner.name.clone(), owner.kind == PlatformOperator::kind(&()));
+                self.answered(if is_operator { Dependent::Operator(name) } else { Dependent::Extension(name) });
+            }
+            Change::Listed { .. } => {
+                let (operators, extensions) = (self.stores.operators.state(), self.stores.extensions.state());
+                let operators = operators.iter().map(|operator| Dependent::Operator(operator.name_any()));
+                let extensions = extensions.iter().map(|extension| Dependent::Extension(extension.name_any()));
+                operators.chain(extensions).for_each(&self.wake);
+            }
+        }
+    }
+
+    /// The dependent is to be looked at again.
     pub fn answered(&self, dependent: Dependent) {
         (self.wake)(dependent);
     }

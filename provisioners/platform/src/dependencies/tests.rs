@@ -266,3 +266,29 @@ fn whoever_is_held_up_by_a_dependent_is_told_when_that_is_another_version() {
     assert_eq!(dependencies.woken(), [wells], "p needs it still, and in another range");
     assert!(dependencies.demanding_dependents().broken_by("wells", &next).is_empty());
 }
+
+#[test]
+fn whoever_may_have_been_answered_while_nobody_watched_looks_again() {
+    let (deployments, _) = reflector::store();
+    let (operators, mut of_operators) = reflector::store();
+    let (extensions, mut of_extensions) = reflector::store();
+    let (plans, _) = reflector::store();
+    let (sender, woken) = std::sync::mpsc::channel();
+    let wake = move |dependent| sender.send(dependent).expect("it is received");
+    let dependencies = Dependencies::new(Stores { deployments, operators, extensions, plans }, wake);
+    let operator = json!({"metadata": {"name": "o"}, "spec": {"package": {"name": "o"}}});
+    of_operators.apply_watcher_event(&Event::Apply(serde_json::from_value(operator).expect("a PlatformOperator")));
+    let source = json!({"sourceType": "Catalog", "catalog": {"packageName": "e"}});
+    let extension = json!({"metadata": {"name": "e"}, "spec": {"namespace": "ns", "source": source}});
+    of_extensions.apply_watcher_event(&Event::Apply(serde_json::from_value(extension).expect("a ClusterExtension")));
+
+    dependencies.planned(&Change::Listed { since: std::time::Instant::now() });
+    let all = [Dependent::Operator("o".to_owned()), Dependent::Extension("e".to_owned())];
+    assert_eq!(woken.try_iter().collect::<Vec<_>>(), all);
+    let owner = json!({"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "name": "e", "uid": "u",
+        "controller": true});
+    let mut plan = Plan::default();
+    plan.metadata.owner_references = Some(vec![serde_json::from_value(owner).expect("an owner")]);
+    dependencies.planned(&Change::Gone(Arc::new(plan)));
+    assert_eq!(woken.try_iter().collect::<Vec<_>>(), all[1..]);
+}

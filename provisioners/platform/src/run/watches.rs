@@ -8,9 +8,8 @@ use futures::StreamExt;
 use kube::api::ListParams;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher;
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use rukpak_crds::{BundleDeployment, ContentPolicy, Plan, PlatformOperator};
-use rukpak_plan::owner::controller;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::probes::{self, Readiness};
 use rukpak_runtime::process::Process;
@@ -21,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Options;
 use crate::context::Context;
-use crate::dependencies::{Dependent, marks};
+use crate::dependencies::marks;
 use crate::foreign::{CATALOG_SOURCES, CatalogSource};
 
 /// Starts the watches, and what looks after catalogs.
@@ -125,15 +124,7 @@ pub(super) fn follow_dependencies(
 async fn follow_plans(streams: Streams<Plan>, context: Arc<Context>) -> &'static str {
     let mut changes = pin!(streams.changes());
     while let Some(change) = changes.next().await {
-        let (Change::Present(plan) | Change::Gone(plan)) = change else { continue };
-        let owner = controller(&plan.metadata);
-        let Some(owner) = owner else { continue };
-        let dependent = if owner.kind == PlatformOperator::kind(&()) {
-            Dependent::Operator(owner.name.clone())
-        } else {
-            Dependent::Extension(owner.name.clone())
-        };
-        context.dependencies.answered(dependent);
+        context.dependencies.planned(&change);
     }
     "the watch over Plans"
 }
