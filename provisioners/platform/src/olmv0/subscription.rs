@@ -9,8 +9,10 @@ mod report;
 
 use std::sync::Arc;
 
+use kube::api::ListParams;
+use kube::core::PartialObjectMeta;
 use kube::runtime::controller::Action;
-use kube::{Resource, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olm::rules;
 use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, DEPLOYMENT_UID, InstallPlan, Subscription};
@@ -257,6 +259,17 @@ fn exists(key: &(String, String), context: &Context) -> bool {
     context.sources.get(&kube::runtime::reflector::ObjectRef::new(&key.1).within(&key.0)).is_some()
 }
 
+/// Whether the Subscription is in the cluster, and stays. The watch may not have shown its end yet.
+pub(super) async fn is_there(subscription: &Subscription, client: &Client) -> Result<bool, api::Error> {
+    let api: Api<Subscription> = Api::namespaced(client.clone(), &subscription.namespace().unwrap_or_default());
+    let params = ListParams::default().fields(&format!("metadata.name={}", subscription.name_any()));
+    let listed = api.list_metadata(&params).await?;
+    let is_it = |found: &PartialObjectMeta<Subscription>| {
+        found.uid() == subscription.uid() && found.metadata.deletion_timestamp.is_none()
+    };
+    Ok(listed.items.iter().any(is_it))
+}
+
 /// Makes the BundleDeployment what it is to be.
 async fn install(
     unit: &Unit,
@@ -272,6 +285,17 @@ async fn install(
         if let Err(tag) = image::require_digest(catalog, &bundle.name, Some(&bundle.reference)) {
             let failure = Some(Failure::unsatisfiable(tag.to_string()));
             return Followed { deployment: live, failure, advice, retry };
+        }
+    }
+    // Nothing would ever delete what is made for one that is gone, with its InstallPlan.
+    if live.is_none() {
+        match is_there(subscription, &context.client).await {
+            Ok(true) => {}
+            Ok(false) => return Followed::default(),
+            Err(error) => {
+                let failure = Some(Failure::prevented(Chain(&error).to_string()));
+                return Followed { deployment: None, failure, advice, retry: Some(class(&error)) };
+            }
         }
     }
     let asked = (&subscription.spec, group);
@@ -345,6 +369,24 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures::api_server;
+
+    #[tokio::test]
+    async fn a_subscription_is_there_until_it_is_another_one_or_on_its_way_out() {
+        let spec = json!({"name": "p", "source": "c", "sourceNamespace": "olm"});
+        let metadata = json!({"name": "s", "namespace": "ns", "uid": "u"});
+        let subscription: Subscription = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+        let found = async |all: Value| {
+            let listed = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {}, "items": all});
+            is_there(&subscription, &api_server(200, &listed).0).await.unwrap()
+        };
+        let one = |metadata: Value| json!([{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}]);
+        assert!(found(one(metadata.clone())).await);
+        assert!(!found(json!([])).await);
+        assert!(!found(one(json!({"name": "s", "namespace": "ns", "uid": "v"}))).await);
+        let leaving = json!({"name": "s", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        assert!(!found(one(leaving)).await);
+    }
 
     #[test]
     fn a_deployment_is_of_nobody_until_it_says_whose_it_is() {

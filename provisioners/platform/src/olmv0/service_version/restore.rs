@@ -6,16 +6,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::condition::{ConditionStatus, Conditions as _, DEFINITION_DELETED};
 use rukpak_crds::names::RECONCILE_REQUESTED_AT;
-use rukpak_crds::olmv0::Subscription;
-use rukpak_runtime::api;
 use rukpak_runtime::clock;
 
 use super::super::deployment;
+use super::super::subscription::is_there;
 use super::{Error, Pass};
 
 /// What could not be made again is asked for again after so long.
@@ -41,13 +39,7 @@ impl Pass {
             Due::In(rest) => return Ok(Some(rest)),
             Due::Now => {}
         }
-        let api: Api<Subscription> = Api::namespaced(self.context.client.clone(), &self.unit.namespace);
-        let params = ListParams::default().fields(&format!("metadata.name={}", subscription.name_any()));
-        let listed = api.list_metadata(&params).await.map_err(api::Error::from).map_err(Error::Subscription)?;
-        let is_there = listed
-            .items
-            .iter()
-            .any(|found| found.uid() == subscription.uid() && found.metadata.deletion_timestamp.is_none());
+        let is_there = is_there(subscription, &self.context.client).await.map_err(Error::Subscription)?;
         if is_there {
             let (namespace, package) = (&self.unit.namespace, &self.unit.package);
             tracing::info!(namespace, package, "a CustomResourceDefinition was deleted: it is to be made again");
