@@ -1,5 +1,7 @@
 //! Passes that are asked for, and over what.
 
+use std::sync::Arc;
+
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
@@ -51,6 +53,16 @@ impl Wake {
         self.beside(deployment, |_| true);
     }
 
+    /// All BundleDeployments, and all Subscriptions: what they wait for may have gone while nobody watched.
+    pub fn listed(&self, deployments: &[Arc<BundleDeployment>]) {
+        for deployment in deployments.iter().filter(|deployment| namespace(deployment).is_some()) {
+            self.deployment(deployment);
+        }
+        for subscription in self.known.state() {
+            self.subscription(&subscription);
+        }
+    }
+
     /// The package in other namespaces, where it is `concerned`.
     fn beside(&self, deployment: &BundleDeployment, concerned: fn(&Subscription) -> bool) {
         let Some(unit) = Unit::of(deployment) else { return };
@@ -75,5 +87,57 @@ impl Wake {
 
     pub(super) fn deployment(&self, deployment: &BundleDeployment) {
         let _ = self.deployments.send(ObjectRef::from_obj(deployment));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::reflector;
+    use kube::runtime::watcher::Event;
+    use rukpak_crds::olmv0::{NAMESPACE_LABEL, PACKAGE};
+    use serde_json::{Value, json};
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    use super::*;
+
+    type Woken = (UnboundedReceiver<ObjectRef<Subscription>>, UnboundedReceiver<ObjectRef<BundleDeployment>>);
+
+    /// In a cluster with a Subscription of the package `p` in each of these namespaces.
+    fn wake(namespaces: &[&str]) -> (Wake, Woken) {
+        let (known, mut writer) = reflector::store();
+        for namespace in namespaces {
+            let subscription = json!({"metadata": {"name": "s", "namespace": namespace},
+                "spec": {"name": "p", "source": "c", "sourceNamespace": "olm"}});
+            writer.apply_watcher_event(&Event::Apply(serde_json::from_value(subscription).unwrap()));
+        }
+        let (subscriptions, of_subscriptions) = unbounded_channel();
+        let (deployments, of_deployments) = unbounded_channel();
+        let (sources, groups, configs) = (unbounded_channel().0, unbounded_channel().0, unbounded_channel().0);
+        let wake = Wake { known, subscriptions, deployments, sources, groups, configs };
+        (wake, (of_subscriptions, of_deployments))
+    }
+
+    /// That of the package `p` in a namespace.
+    fn deployment(namespace: &str, config: &Value) -> Arc<BundleDeployment> {
+        let unit = Unit { namespace: namespace.to_owned(), package: "p".to_owned() };
+        let metadata =
+            json!({"name": unit.name(), "labels": {NAMESPACE_LABEL: namespace}, "annotations": {PACKAGE: "p"}});
+        let spec = json!({"provisionerClassName": "c", "config": config,
+            "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}}});
+        Arc::new(serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap())
+    }
+
+    /// The namespaces whose Subscriptions are looked at, and how many BundleDeployments are.
+    fn told((subscriptions, deployments): &mut Woken) -> (Vec<String>, usize) {
+        let mut of: Vec<String> = std::iter::from_fn(|| subscriptions.try_recv().ok()?.namespace).collect();
+        of.sort();
+        (of, std::iter::from_fn(|| deployments.try_recv().ok()).count())
+    }
+
+    #[test]
+    fn whoever_waits_for_an_end_that_nobody_saw_looks_again() {
+        let (wake, mut woken) = wake(&["a", "b"]);
+        wake.listed(&[deployment("a", &json!({}))]);
+        assert_eq!(told(&mut woken), (vec!["a".to_owned(), "b".to_owned()], 1));
     }
 }

@@ -96,9 +96,7 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
                 context.wake.all(&context.operators);
                 context.wake.extensions.all();
                 context.wake.sets.all();
-                for object in context.deployments.state() {
-                    context.wake.subscribed.changed(&object);
-                }
+                context.wake.subscribed.listed(&context.deployments.state());
             }
         }
         context.dependencies.changed();
