@@ -83,7 +83,8 @@ fn meet((one, targets): (&str, &[String]), (other, others): (&str, &[String])) -
     others.iter().map(String::as_str).chain([other]).any(|space| ours.contains(space))
 }
 
-fn has_roles(deployment: &BundleDeployment) -> bool {
+/// Whether an installation has the roles for users, as its settings say.
+pub(super) fn has_roles(deployment: &BundleDeployment) -> bool {
     let said = deployment.spec.config.as_ref().and_then(|settings| settings.get(config::API_ROLES));
     said == Some(&Value::Bool(true))
 }

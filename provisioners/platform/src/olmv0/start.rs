@@ -90,6 +90,7 @@ impl Facade {
             sources: to_sources,
             groups: to_groups,
             configs: to_configs,
+            roles: Arc::default(),
         };
         Self { kinds, wake, subscriptions, deployments, sources, groups, configs }
     }

@@ -1,15 +1,18 @@
 //! Passes that are asked for, and over what.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olmv0::{CatalogSource, OLMConfig, OperatorGroup, Subscription};
+use rukpak_runtime::lock::lock;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::membership::is_in_conflict;
+use super::neighbours::has_roles;
 use super::unit::{Unit, namespace, within};
 
 /// What is looked at of an OLMConfig, whatever its spec says.
@@ -24,6 +27,8 @@ pub(crate) struct Wake {
     pub(super) sources: UnboundedSender<ObjectRef<CatalogSource>>,
     pub(super) groups: UnboundedSender<ObjectRef<OperatorGroup>>,
     pub(super) configs: UnboundedSender<ObjectRef<Config>>,
+    /// Names of the BundleDeployments that had the roles for users when they were last seen.
+    pub(super) roles: Arc<Mutex<HashSet<String>>>,
 }
 
 // Receivers are dropped only when the process ends, or where nobody asked for this API.
@@ -44,17 +49,25 @@ impl Wake {
         for subscription in within(&self.known, namespace) {
             self.subscription(&subscription);
         }
-        self.beside(deployment, is_in_conflict);
+        let name = deployment.name_any();
+        let has_roles = has_roles(deployment);
+        let had_roles = if has_roles { !lock(&self.roles).insert(name) } else { lock(&self.roles).remove(&name) };
+        // Those roles are of the cluster, and one installation has them: another one may from now on.
+        let concerned: fn(&Subscription) -> bool = if had_roles && !has_roles { |_| true } else { is_in_conflict };
+        self.beside(deployment, concerned);
     }
 
     /// A BundleDeployment that is gone: the package may be installed elsewhere, and others may have what it alone had.
     pub fn gone(&self, deployment: &BundleDeployment) {
         self.changed(deployment);
+        lock(&self.roles).remove(&deployment.name_any());
         self.beside(deployment, |_| true);
     }
 
     /// All BundleDeployments, and all Subscriptions: what they wait for may have gone while nobody watched.
     pub fn listed(&self, deployments: &[Arc<BundleDeployment>]) {
+        let ours = deployments.iter().filter(|deployment| namespace(deployment).is_some() && has_roles(deployment));
+        *lock(&self.roles) = ours.map(|deployment| deployment.name_any()).collect();
         for deployment in deployments.iter().filter(|deployment| namespace(deployment).is_some()) {
             self.deployment(deployment);
         }
@@ -113,7 +126,7 @@ mod tests {
         let (subscriptions, of_subscriptions) = unbounded_channel();
         let (deployments, of_deployments) = unbounded_channel();
         let (sources, groups, configs) = (unbounded_channel().0, unbounded_channel().0, unbounded_channel().0);
-        let wake = Wake { known, subscriptions, deployments, sources, groups, configs };
+        let wake = Wake { known, subscriptions, deployments, sources, groups, configs, roles: Arc::default() };
         (wake, (of_subscriptions, of_deployments))
     }
 
@@ -139,5 +152,19 @@ mod tests {
         let (wake, mut woken) = wake(&["a", "b"]);
         wake.listed(&[deployment("a", &json!({}))]);
         assert_eq!(told(&mut woken), (vec!["a".to_owned(), "b".to_owned()], 1));
+    }
+
+    #[test]
+    fn others_may_have_the_roles_for_users_as_soon_as_whoever_had_them_gives_them_up() {
+        let (wake, mut woken) = wake(&["a", "b"]);
+        let (with, without) =
+            (deployment("a", &json!({"apiRoles": true})), deployment("a", &json!({"apiRoles": false})));
+        let mut changed = |deployment: &BundleDeployment| {
+            wake.changed(deployment);
+            told(&mut woken).0
+        };
+        assert_eq!([changed(&without), changed(&with), changed(&with)].concat(), ["a", "a", "a"]);
+        assert_eq!(changed(&without), ["a", "b"]);
+        assert_eq!(changed(&without), ["a"], "once");
     }
 }
