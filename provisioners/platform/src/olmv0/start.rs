@@ -278,6 +278,10 @@ fn of_source(context: &Context, change: &Change<CatalogSource>) {
             }
         }
         let _ = context.wake.sources.send(ObjectRef::from_obj(&**source));
+    } else {
+        // Nobody told of those that went while nobody watched.
+        let is_there = |name: &str, space: &str| context.sources.get(&ObjectRef::new(name).within(space)).is_some();
+        context.catalogs.known.retain(|(space, name)| is_there(name, space));
     }
     tell(context, change, &context.sources);
 }

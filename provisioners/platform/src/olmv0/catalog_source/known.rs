@@ -192,4 +192,27 @@ impl Known {
     pub fn forget(&self, key: &Key) {
         lock(&self.0).remove(key);
     }
+
+    /// No others than these are there.
+    pub fn retain(&self, is_there: impl Fn(&Key) -> bool) {
+        lock(&self.0).retain(|key, _| is_there(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_unseen_has_nothing_any_more() {
+        let (known, key) = (Known::default(), |name: &str| ("olm".to_owned(), name.to_owned()));
+        for name in ["gone", "there"] {
+            let asked = Asked { uid: name.to_owned(), place: Ok(Place::Image("r.example/c:1".to_owned())) };
+            let failure = Some("why".to_owned());
+            known.put(&key(name), State { failure, ..State::nothing(asked) });
+        }
+        known.retain(|(_, name)| name == "there");
+        assert_eq!(known.health(&key("gone")), Health::Unlooked);
+        assert_eq!(known.health(&key("there")), Health::Failed("why".to_owned()));
+    }
 }
