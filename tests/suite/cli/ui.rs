@@ -179,7 +179,8 @@ async fn a_browser_shows_it_and_follows_the_cluster() {
     }
     assert_eq!(browser.evaluate(focused).await, name.as_str(), "every link is reached");
     browser.press("Enter", 13).await;
-    browser.until(&format!("document.title === '{name} - rukpakctl'")).await;
+    let there = format!("document.title === '{name} - rukpakctl' && document.readyState === 'complete'");
+    browser.until(&there).await;
 
     // For a screen reader: landmarks, a heading for each table, and cells with their headings.
     let tree = browser.accessible().await;
