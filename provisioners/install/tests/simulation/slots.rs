@@ -96,7 +96,7 @@ impl History<'_> {
 
     pub fn start(&mut self, index: usize) {
         self.started += 1;
-        let (number, store) = (self.started, self.store);
+        let number = self.started;
         let (story, slot) = (&self.told.story, &mut self.slots[index]);
         let (name, process) = match &slot.runs {
             Runs::Controller(shard) => {
@@ -104,7 +104,7 @@ impl History<'_> {
                 if let Some(name) = &candidate {
                     self.cluster.lock().candidates.insert(number, (name.clone(), None));
                 }
-                let role = Role { number, shard: shard.clone(), candidate, store };
+                let role = Role { number, shard: shard.clone(), candidate, store: self.store };
                 ("controller", Process::start(&self.cluster, role))
             }
             Runs::Program(program) => {

@@ -185,15 +185,15 @@ fn whoever_waits_is_told_when_another_extension_may_move() {
         of_extensions
             .apply_watcher_event(&Event::Apply(serde_json::from_value(extension).expect("a ClusterExtension")));
     };
-    let waiting = Dependent::Extension("p".to_owned());
+    let waiting = || Dependent::Extension("p".to_owned());
     shown(Some("1.0.0"), 1);
-    dependencies.installed_for(&waiting);
+    dependencies.installed_for(&waiting());
     shown(Some("1.0.0"), 1);
     assert_eq!(dependencies.woken(), [], "its status is another, and nothing else");
     shown(None, 2);
-    assert_eq!(dependencies.woken(), [waiting.clone()]);
+    assert_eq!(dependencies.woken(), [waiting()]);
 
-    dependencies.installed_for(&waiting);
+    dependencies.installed_for(&waiting());
     let template = json!({"spec": {"provisionerClassName": "c", "source": {"type": "image"}}});
     let condition = json!({"type": "Installed", "status": "True", "reason": "InstallationSucceeded", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -205,13 +205,13 @@ fn whoever_waits_is_told_when_another_extension_may_move() {
             .apply_watcher_event(&Event::Apply(serde_json::from_value(deployment).expect("a BundleDeployment")));
     };
     installed(json!({UPGRADED_WITH: "{}"}));
-    assert_eq!(dependencies.woken(), [waiting.clone()], "what it asks for is installed");
+    assert_eq!(dependencies.woken(), [waiting()], "what it asks for is installed");
 
-    dependencies.installed_for(&waiting);
+    dependencies.installed_for(&waiting());
     installed(json!({UPGRADED_WITH: "{}", "other": "x"}));
     assert_eq!(dependencies.woken(), []);
     installed(json!({UPGRADED_WITH: "{\"isOver\": true}"}));
-    assert_eq!(dependencies.woken(), [waiting], "it may take part in other upgrades");
+    assert_eq!(dependencies.woken(), [waiting()], "it may take part in other upgrades");
 }
 
 #[test]

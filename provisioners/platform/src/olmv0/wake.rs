@@ -50,10 +50,10 @@ impl Wake {
             self.subscription(&subscription);
         }
         let name = deployment.name_any();
-        let has_roles = has_roles(deployment);
-        let had_roles = if has_roles { !lock(&self.roles).insert(name) } else { lock(&self.roles).remove(&name) };
+        let has = has_roles(deployment);
+        let had = if has { !lock(&self.roles).insert(name) } else { lock(&self.roles).remove(&name) };
         // Those roles are of the cluster, and one installation has them: another one may from now on.
-        let concerned: fn(&Subscription) -> bool = if had_roles && !has_roles { |_| true } else { is_in_conflict };
+        let concerned: fn(&Subscription) -> bool = if had && !has { |_| true } else { is_in_conflict };
         self.beside(deployment, concerned);
     }
 
