@@ -274,7 +274,8 @@ async fn resolve(
     let ignores_dependents = asking.says(names::IGNORE_DEPENDENTS);
     let dependents =
         LazyLock::new(|| if ignores_dependents { Dependents::default() } else { known.demanding_dependents() });
-    // Whom they hold up is told when something else is installed, and goes by what there is from then on. Nobody waits for what is older.
+    // An extension that dependents hold up is enqueued when something else is installed. A version that is older than the installed one is
+    // not waited for.
     let holding = LazyLock::new(|| known.dependents_for(&asking.dependent()));
     let release = |it: &Identity| it.release.clone().unwrap_or_default();
     let here = installed.and_then(|it| Version::with_release(&it.version, &release(it)).ok());

@@ -1,4 +1,4 @@
-//! Has histories happen: random ones, and all of a search.
+//! Runs histories: random ones, and all of a search.
 
 use std::path::Path;
 use std::sync::Mutex;

@@ -38,6 +38,11 @@ fn two_maps(x: &str) -> Vec<Value> {
     vec![config_map("a", x), config_map("b", x)]
 }
 
+/// What every story of packages has: the program makes the BundleDeployments.
+fn of_platform() -> Story {
+    Story { deployments: Vec::new(), programs: vec![platform()], rest: rest::wrong, ..Story::default() }
+}
+
 /// The catalog gets other content.
 fn publishes(number: usize) -> Hand {
     changes("ClusterCatalog", "c", "hand", json!({"spec": {"source": {"image": {"ref": image(number)}}}}))
@@ -52,9 +57,6 @@ pub fn extension() -> Story {
         before,
         releases: vec![two_maps("1"), two_maps("2")],
         packaged: vec![("app", "1.0.0"), ("app", "1.1.0")],
-        deployments: Vec::new(),
-        programs: vec![platform()],
-        rest: rest::wrong,
         hands: vec![
             publishes(1),
             changes("ClusterCatalog", "c", "hand", json!({"spec": {"availabilityMode": "Unavailable"}})),
@@ -66,7 +68,7 @@ pub fn extension() -> Story {
             deletes("ConfigMap", "a"),
         ],
         course: vec![publishes(1), deletes("ClusterExtension", "app")],
-        ..Story::default()
+        ..of_platform()
     }
 }
 
@@ -90,9 +92,6 @@ pub fn operator() -> Story {
         before,
         releases: vec![release("1"), release("2")],
         packaged: vec![("app", "1.0.0"), ("app", "1.1.0")],
-        deployments: Vec::new(),
-        programs: vec![platform()],
-        rest: rest::wrong,
         hands: vec![
             publishes(1),
             deletes("PlatformOperator", "app"),
@@ -104,7 +103,7 @@ pub fn operator() -> Story {
             deletes("ConfigMap", "a"),
         ],
         course: vec![publishes(1), creates("hand", operator_of_app("twin")), deletes("PlatformOperator", "app")],
-        ..Story::default()
+        ..of_platform()
     }
 }
 
@@ -112,7 +111,7 @@ pub fn operator() -> Story {
 pub fn pair() -> Story {
     let mut leader = of_package("app");
     leader["metadata"]["annotations"] = json!({"core.rukpak.io/dependencies": "Install"});
-    // Whoever makes it himself does not have it wait for the other one, which waits for it.
+    // Made by hand, it must not wait for `app`, which waits for it.
     let mut pair = of_package("pair");
     pair["metadata"]["annotations"] = json!({"core.rukpak.io/ignore-dependencies": "true"});
     let mut before = before();
@@ -123,9 +122,6 @@ pub fn pair() -> Story {
         before,
         releases: vec![map("a", "1"), map("a", "2"), map("b", "1"), map("b", "2")],
         packaged: vec![("app", "1.0.0"), ("app", "1.1.0"), ("pair", "1.0.0"), ("pair", "1.1.0")],
-        deployments: Vec::new(),
-        programs: vec![platform()],
-        rest: rest::wrong,
         hands: vec![
             publishes(3),
             refuses("2"),
@@ -139,7 +135,7 @@ pub fn pair() -> Story {
             changes("ClusterExtension", "pair", "hand", json!({"spec": {"source": {"catalog": {"version": null}}}})),
             publishes(3),
         ],
-        ..Story::default()
+        ..of_platform()
     }
 }
 
