@@ -138,8 +138,10 @@ pub async fn render(
     program: Option<PathBuf>,
 ) -> Result<BundleTree, rukpak_helm::Error> {
     let folder = helm::chart_folder(tree);
-    let rendered =
-        find(program).turn().await?.render(tree.clone(), folder, request, &env::temp_dir(), &Limits::default()).await?;
+    let helm = find(program);
+    // There is no other.
+    let turn = helm.turn("", || ()).await?;
+    let rendered = turn.render(tree.clone(), folder, request, &env::temp_dir(), &Limits::default()).await?;
     warn(rendered.warnings.lines());
     Ok(helm::rendering(rendered.manifest))
 }

@@ -7,25 +7,23 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::Duration;
 
 use rukpak_content::{BundleTree, Entry, LimitExceeded, Limits};
 use tempfile::TempDir;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinError, spawn_blocking};
 
 mod child;
+mod line;
 mod run;
 
 pub use child::enter;
+use line::Line;
 
 /// The program, where nobody says another.
 const PROGRAM: &str = "helm";
 /// Charts that are rendered at once: each takes a child with up to `--limit=child-bytes`.
 const AT_ONCE: usize = 2;
-/// A turn is waited for so long: most charts take less than a tenth of a second. Whoever waits for one that does not end would keep a
-/// worker from everybody else.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// The folder of the child, and what is in it.
 const PREFIX: &str = "helm-";
 const CHART: &str = "chart";
@@ -37,14 +35,14 @@ pub struct Helm {
     program: PathBuf,
     /// Helm; `None` if it was not found.
     executable: Option<PathBuf>,
-    turns: Semaphore,
+    line: Line,
 }
 
 /// The right to render one chart now.
 pub struct Turn<'a> {
     program: &'a Path,
     executable: &'a Path,
-    _permit: SemaphorePermit<'a>,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// How a chart is rendered.
@@ -138,7 +136,7 @@ impl Helm {
         let helm = helm.or_else(|| beside.into_iter().chain(in_path).find(|file| file.is_file()));
         // The child runs in a folder of its own.
         let helm = helm.map(|helm| std::path::absolute(&helm).unwrap_or(helm));
-        Self { program, executable: helm, turns: Semaphore::new(AT_ONCE) }
+        Self { program, executable: helm, line: Line::new(AT_ONCE) }
     }
 
     /// The Helm that was found.
@@ -149,15 +147,13 @@ impl Helm {
         self.executable.as_deref().ok_or_else(|| Error::NoHelm(self.program.clone()))
     }
 
-    /// Waits a moment for the right to render a chart. Load the chart when you have it: it may be large.
+    /// Waits a moment for the right to render a chart of `who`. Load the chart when you have it: it may be large.
     ///
     /// # Errors
-    /// There is no Helm, or [`Error::Busy`].
-    pub async fn turn(&self) -> Result<Turn<'_>, Error> {
+    /// There is no Helm, or [`Error::Busy`]: `enqueue` is called when it is the turn of `who`, which is kept for 10 s.
+    pub async fn turn(&self, who: &str, enqueue: impl FnOnce() + Send + 'static) -> Result<Turn<'_>, Error> {
         let executable = self.executable()?;
-        let permit = tokio::time::timeout(PATIENCE, self.turns.acquire()).await;
-        // Never closed.
-        let Ok(Ok(permit)) = permit else { return Err(Error::Busy) };
+        let permit = self.line.permit(who, enqueue).await.ok_or(Error::Busy)?;
         Ok(Turn { program: &self.program, executable, _permit: permit })
     }
 }

@@ -93,8 +93,9 @@ impl Trackers {
         });
     }
 
-    /// A Plan of the deployment `name` was answered, or is gone: what waits for that is not held back any more.
-    pub fn answered(&self, name: &str) {
+    /// What the deployment `name` waited for is there: its Plan was answered or is gone, or it is the turn of its chart. It is not held
+    /// back any more.
+    pub fn end_wait(&self, name: &str) {
         if let Some(found) = self.named(name) {
             found.tracked().is_unblocked = true;
         }

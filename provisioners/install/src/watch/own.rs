@@ -116,7 +116,7 @@ pub async fn known(context: &Context) {
 fn enqueue_asking(context: &Context, plan: &Plan, is_answered: bool) {
     let name = &plan.spec.deployment.name;
     if is_answered {
-        context.reads.trackers.answered(name);
+        context.reads.trackers.end_wait(name);
     }
     context.deployment_queue.add(name);
 }

@@ -316,7 +316,13 @@ async fn find_or_render(run: &Run, release: &Release) -> Result<Rendering, Unpre
     }
     let values = helm::values(release.config.as_ref()).map_err(|error| Unprepared::Format(Box::new(error.into())))?;
     // First: a chart that waits in memory is in nobody's account.
-    let turn = run.context.helm.turn().await.map_err(|error| Unprepared::Helm(Box::new(error)))?;
+    let (context, name) = (run.context.clone(), run.view.owner.name.clone());
+    let enqueue = move || {
+        context.reads.trackers.end_wait(&name);
+        context.deployment_queue.add(&name);
+    };
+    let turn = run.context.helm.turn(&run.view.owner.name, enqueue).await;
+    let turn = turn.map_err(|error| Unprepared::Helm(Box::new(error)))?;
     let chart = content(run, &release.content, Format::Helm).await?;
     let folder = helm::chart_folder(&chart).to_owned();
     let request = Request {
