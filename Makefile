@@ -46,7 +46,7 @@ lint: ## Check lints, licences, bans and sources (ADVISORIES=1 also known defect
 
 test: packages ## Run every test against real servers (KUBERNETES=oldest or 1.33; SUITES="engine store::faults" for some of them)
 	@tests/tools/build.sh --bins
-	@RUST_TEST_THREADS=10 $(programs)/debug/run-tests $(SUITES) # of four programs at a time; most tests wait for something
+	@RUST_TEST_THREADS=10 $(programs)/debug/run-tests $(SUITES) # of each program; most tests wait for something
 
 soak: tools ## Kill and disturb the controller at every write of every operation, search every small story, and run what takes long (more than an hour)
 	cargo build --workspace --bins

@@ -32,9 +32,9 @@ struct Arguments {
     /// Test programs, such as `engine` or `store-rukpak_store`, or tests of the suites by the beginnings of their names, such as
     /// `engine::pivot`; all if none is given
     names: Vec<String>,
-    /// How many programs run at once
-    #[arg(long, env = "TEST_JOBS", default_value_t = 4)]
-    jobs: usize,
+    /// How many programs run at once; as many as there are processors if it is not given, and no more than four
+    #[arg(long, env = "TEST_JOBS")]
+    jobs: Option<usize>,
     /// Run what needs no cluster: all but the suites
     #[arg(long, conflicts_with = "names")]
     no_cluster: bool,
@@ -49,6 +49,9 @@ struct Arguments {
 /// What Go programs are told, unless the environment says otherwise: many run at once, on few cores. One thread each and fewer garbage
 /// collections take a quarter off the CPU time that the start of an API server takes.
 const GO: [(&str, &str); 2] = [("GOMAXPROCS", "1"), ("GOGC", "300")];
+
+/// More programs at once hold more memory than they save time.
+const MOST_JOBS: usize = 4;
 
 /// How a program ended.
 struct Outcome {
@@ -72,7 +75,8 @@ fn main() -> Result<ExitCode> {
     let (chosen, not_run) = needs::without(chosen, &absent);
 
     let start = Instant::now();
-    let outcomes = run_all(chosen, arguments.jobs, &ground)?;
+    let jobs = arguments.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(2, usize::from).min(MOST_JOBS));
+    let outcomes = run_all(chosen, jobs, &ground)?;
     let passed = table(&outcomes);
     let last = needs::told(&absent, not_run);
     println!("{passed} in {:.0} s{last}; {ground}", start.elapsed().as_secs_f64());
