@@ -57,6 +57,11 @@ pub enum Error {
         cluster: String,
         source: Box<dyn StdError + Send + Sync>,
     },
+    /// The server of an aggregated API does not answer.
+    #[error(
+        "the API {0} does not answer, and objects that it has might be overlooked: kubectl get apiservices shows why"
+    )]
+    Silent(String),
     /// Somebody else wrote it meanwhile, time and again.
     #[error("bundledeployment {0:?} keeps being changed by others; run the command again")]
     Busy(String),

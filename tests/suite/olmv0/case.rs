@@ -125,6 +125,17 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// Deletes what makes work for the whole cluster: each definition brings roles that are aggregated into those of everybody, and
+    /// every one of these is written anew for each.
+    pub async fn end(self) {
+        for target in [self.operator.subscription_target(), self.platform(), self.held(), self.target()] {
+            self.delete(&target).await;
+        }
+        for (definition, _) in self.of_kind("CustomResourceDefinition") {
+            self.delete(definition).await;
+        }
+    }
+
     /// What OLM has made of a kind.
     pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = &(Target, String)> {
         self.operator.uids.values().filter(move |(target, _)| target.kind == kind)

@@ -102,6 +102,7 @@ async fn at(world: &World, number: usize, then: Then, to: &str) -> bool {
         }
     }
     assert_eq!(case.running().await, before, "{told}");
+    case.end().await;
     true
 }
 

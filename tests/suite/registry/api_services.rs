@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::case::{Case, installed};
 use super::serving::{Operator, reach, with_free_port};
+use crate::cli::hands::Hands;
 
 #[tokio::test]
 async fn an_aggregated_api_is_served_through_the_api_server_and_removed_with_its_operator() {
@@ -20,6 +21,11 @@ async fn an_aggregated_api_is_served_through_the_api_server_and_removed_with_its
     case.until(installed()).await;
     let service = Target::cluster("apiregistration.k8s.io/v1", "APIService", &format!("v1.{}", case.group()));
     case.until(Expected::is_false("Healthy", "Unhealthy").saying("Kind=APIService")).await;
+
+    // Others go on without it, and say so.
+    let did = Hands::admin_of(&world).await.run_alone(&["why", "apiservice", &service.name]).await;
+    let warning = format!("warning: the API {}/v1 does not answer: what it serves is not known\n", case.group());
+    assert!(did.code == Some(0) && did.err == warning, "{did:?}");
 
     // The API server trusts the certificate of the Secret by what the APIService says.
     reach(&case).await;

@@ -38,7 +38,7 @@ impl Cluster {
         Ok(all)
     }
 
-    /// The same, without what is in the objects.
+    /// The same, without what is in the objects. There are none of a kind that goes meanwhile.
     pub async fn metadata_of(
         &self,
         kind: &Kind,
@@ -46,9 +46,10 @@ impl Cluster {
         labels: &str,
     ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, Error> {
         let api = self.api(&kind.resource, namespace);
-        all_pages(labels, async |page: &ListParams| api.list_metadata(page).await)
-            .await
-            .map_err(|error| self.fault(error))
+        match all_pages(labels, async |page: &ListParams| api.list_metadata(page).await).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+            listed => listed.map_err(|error| self.fault(error)),
+        }
     }
 
     /// Creates an object; returns the one that is there if there is one already.

@@ -3,13 +3,50 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
-use kube::discovery::{Discovery, Scope, pinned_kind, verbs};
+use kube::discovery::{Scope, pinned_kind, verbs};
 use rukpak_format::{Proxy, proxy};
 use rukpak_plan::Kind;
 use rukpak_plan::plan::Served;
 
 use super::{Cluster, Error};
+use crate::output::warn;
+
+/// Which versions of a group are asked for.
+#[derive(Clone, Copy)]
+enum Versions {
+    Preferred,
+    All,
+}
+
+/// What the cluster serves.
+#[derive(Default)]
+struct Discovery {
+    /// With what can be done with their objects.
+    resources: Vec<(Kind, Vec<String>)>,
+    /// Versions of aggregated APIs whose server does not answer.
+    silent: Vec<String>,
+}
+
+impl Discovery {
+    fn add(&mut self, api_version: &str, list: APIResourceList) {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resources = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
+        self.resources.extend(resources.map(|resource| {
+            let gvk = GroupVersionKind::gvk(group, version, &resource.kind);
+            let named = Arc::new(ApiResource::from_gvk_with_plural(&gvk, &resource.name));
+            (Kind { resource: named, namespaced: resource.namespaced }, resource.verbs)
+        }));
+    }
+
+    /// The kinds that were told of. Of the others it is said that they are not known.
+    fn known(self) -> Vec<Kind> {
+        warn(self.silent.iter().map(|api| format!("the API {api} does not answer: what it serves is not known")));
+        self.resources.into_iter().map(|(kind, _)| kind).collect()
+    }
+}
 
 impl Cluster {
     /// Looks kinds up, each given as apiVersion and kind.
@@ -36,29 +73,56 @@ impl Cluster {
     }
 
     /// All kinds of objects in namespaces that can be listed and deleted, in one version each: what is only computed is nobody's.
+    ///
+    /// # Errors
+    /// [`Error::Silent`] as well: what it has might be overlooked.
     pub async fn namespaced_kinds(&self) -> Result<Vec<Kind>, Error> {
-        let discovery = Discovery::new(self.client.clone()).run().await.map_err(|error| self.fault(error))?;
-        let all = discovery.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
-        let listed = all.filter(|(_, capabilities)| {
-            let is_kept = [verbs::LIST, verbs::DELETE].iter().all(|verb| capabilities.supports_operation(verb));
-            capabilities.scope == Scope::Namespaced && is_kept
-        });
-        Ok(listed.map(|(resource, _)| Kind { resource: Arc::new(resource), namespaced: true }).collect())
+        let Discovery { resources, silent } = self.discover(Versions::Preferred).await?;
+        if let Some(api) = silent.into_iter().next() {
+            return Err(Error::Silent(api));
+        }
+        let is_kept =
+            |verbs: &[String]| [verbs::LIST, verbs::DELETE].iter().all(|verb| verbs.iter().any(|v| v == verb));
+        let kept = resources.into_iter().filter(|(kind, verbs)| kind.namespaced && is_kept(verbs));
+        Ok(kept.map(|(kind, _)| kind).collect())
+    }
+
+    /// The kinds that go by a name: `Deployment`, `deployments` or `deployments.apps`, in any case.
+    pub async fn kinds(&self, name: &str) -> Result<Vec<Kind>, Error> {
+        let kinds = self.discover(Versions::Preferred).await?.known().into_iter();
+        Ok(kinds.filter(|kind| is_called(&kind.resource, name)).collect())
     }
 
     /// What is served, as charts ask for it: `apps/v1`, `apps/v1/Deployment`.
     pub async fn api_versions(&self) -> Result<BTreeSet<String>, Error> {
-        let discovery = Discovery::new(self.client.clone()).run().await.map_err(|error| self.fault(error))?;
-        let mut all = BTreeSet::new();
-        for group in discovery.groups() {
-            for version in group.versions() {
-                for (resource, _) in group.versioned_resources(version) {
-                    all.insert(format!("{}/{}", resource.api_version, resource.kind));
-                    all.insert(resource.api_version);
+        let kinds = self.discover(Versions::All).await?.known();
+        let versions = kinds.iter().map(|kind| kind.resource.api_version.clone());
+        let named = kinds.iter().map(|kind| format!("{}/{}", kind.resource.api_version, kind.resource.kind));
+        Ok(versions.chain(named).collect())
+    }
+
+    /// Asks what is served. A group that goes meanwhile has nothing.
+    async fn discover(&self, versions: Versions) -> Result<Discovery, Error> {
+        let mut discovery = Discovery::default();
+        let core = self.client.list_core_api_resources("v1").await.map_err(|error| self.fault(error))?;
+        discovery.add("v1", core);
+
+        for group in self.client.list_api_groups().await.map_err(|error| self.fault(error))?.groups {
+            let preferred = group.preferred_version.or_else(|| group.versions.first().cloned());
+            let asked = match versions {
+                Versions::Preferred => preferred.into_iter().collect(),
+                Versions::All => group.versions,
+            };
+            for version in asked {
+                match self.client.list_api_group_resources(&version.group_version).await {
+                    Ok(list) => discovery.add(&version.group_version, list),
+                    Err(kube::Error::Api(status)) if status.code == 404 => {}
+                    Err(kube::Error::Api(status)) if status.code == 503 => discovery.silent.push(version.group_version),
+                    Err(error) => return Err(self.fault(error)),
                 }
             }
         }
-        Ok(all)
+        Ok(discovery)
     }
 
     /// `gitVersion` of the API server.
@@ -74,5 +138,29 @@ impl Cluster {
         let Some(kind) = self.kind(&api_version, proxy::KIND).await? else { return Ok(Proxy::default()) };
         let found = self.api(&kind.resource, None).get_opt(proxy::NAME).await.map_err(|error| self.fault(error))?;
         Ok(found.map_or_else(Proxy::default, |found| Proxy::read(&found.data)))
+    }
+}
+
+fn is_called(resource: &ApiResource, name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let (name, group) = name.split_once('.').map_or((name.as_str(), None), |(name, group)| (name, Some(group)));
+    let is_named = [resource.kind.to_ascii_lowercase(), resource.plural.clone()].iter().any(|known| known == name);
+    is_named && group.is_none_or(|group| group == resource.group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_go_by_kind_plural_and_group() {
+        let gvk = GroupVersionKind::gvk("apps", "v1", "Deployment");
+        let resource = ApiResource::from_gvk_with_plural(&gvk, "deployments");
+        for name in ["Deployment", "deployment", "deployments", "deployments.apps", "Deployment.apps"] {
+            assert!(is_called(&resource, name), "{name}");
+        }
+        for name in ["deploy", "deployments.batch", "deployments.", ""] {
+            assert!(!is_called(&resource, name), "{name}");
+        }
     }
 }

@@ -1,11 +1,8 @@
 //! Objects of any kind: those that a BundleDeployment has put into the cluster, and one that somebody asks about.
 
-use std::sync::Arc;
-
 use kube::ResourceExt as _;
-use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::api::{DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
-use kube::discovery::{ApiCapabilities, Discovery, Scope};
 use rukpak_crds::{BundleDeployment, HealthCheck, InventoryKind};
 use rukpak_plan::health::has_rule;
 use rukpak_plan::{Kind, Owner};
@@ -40,18 +37,6 @@ impl Cluster {
         Ok(Some(objects))
     }
 
-    /// The kinds that go by a name: `Deployment`, `deployments` or `deployments.apps`, in any case.
-    pub async fn kinds(&self, name: &str) -> Result<Vec<Kind>, Error> {
-        let discovery = Discovery::new(self.client.clone()).run().await.map_err(|error| self.fault(error))?;
-        let all = discovery.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
-        let named = all.filter(|(resource, _)| is_called(resource, name));
-        let kind = |(resource, capabilities): (ApiResource, ApiCapabilities)| Kind {
-            resource: Arc::new(resource),
-            namespaced: capabilities.scope == Scope::Namespaced,
-        };
-        Ok(named.map(kind).collect())
-    }
-
     /// One object, if it is there.
     pub async fn object(
         &self,
@@ -67,28 +52,4 @@ impl Cluster {
 
 fn metadata_alone(object: kube::core::PartialObjectMeta<DynamicObject>) -> DynamicObject {
     DynamicObject { types: None, metadata: object.metadata, data: serde_json::Value::Null }
-}
-
-fn is_called(resource: &ApiResource, name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let (name, group) = name.split_once('.').map_or((name.as_str(), None), |(name, group)| (name, Some(group)));
-    let is_named = [resource.kind.to_ascii_lowercase(), resource.plural.clone()].iter().any(|known| known == name);
-    is_named && group.is_none_or(|group| group == resource.group)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_go_by_kind_plural_and_group() {
-        let gvk = GroupVersionKind::gvk("apps", "v1", "Deployment");
-        let resource = ApiResource::from_gvk_with_plural(&gvk, "deployments");
-        for name in ["Deployment", "deployment", "deployments", "deployments.apps", "Deployment.apps"] {
-            assert!(is_called(&resource, name), "{name}");
-        }
-        for name in ["deploy", "deployments.batch", "deployments.", ""] {
-            assert!(!is_called(&resource, name), "{name}");
-        }
-    }
 }
