@@ -35,12 +35,12 @@ core: packages ## Build and test the provisioner and the webhook alone, without 
 	cargo build --workspace $(packageless) --bins
 	cargo test --workspace $(packageless)
 
-check: ## Check formatting and run what needs neither a cluster nor root: unit tests, goldens, scenarios, the rules of the repository
+check: packages ## Check formatting and run what needs neither a cluster nor root: unit tests, goldens, scenarios, the rules of the repository
 	cargo fmt --all --check
 	@cargo build --workspace --bins
 	@$(programs)/debug/run-tests --no-cluster
 
-lint: ## Check lints, licences, bans and sources (ADVISORIES=1 also known defects, whose database is fetched)
+lint: packages ## Check lints, licences, bans and sources (ADVISORIES=1 also known defects, whose database is fetched)
 	tests/tools/cargo-deny.sh
 	tests/tools/clippy.sh
 
