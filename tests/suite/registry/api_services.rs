@@ -23,6 +23,9 @@ async fn an_aggregated_api_is_served_through_the_api_server_and_removed_with_its
     case.until(Expected::is_false("Healthy", "Unhealthy").saying("Kind=APIService")).await;
 
     // Others go on without it, and say so.
+    let is_known_silent =
+        |object: &DynamicObject| condition(object, "Available").is_some_and(|available| available["status"] == "False");
+    case.until_object(&service, "the API server knows that it does not answer", is_known_silent).await;
     let did = Hands::admin_of(&world).await.run_alone(&["why", "apiservice", &service.name]).await;
     let warning = format!("warning: the API {}/v1 does not answer: what it serves is not known\n", case.group());
     assert!(did.code == Some(0) && did.err == warning, "{did:?}");

@@ -14,22 +14,23 @@ const SUITES: &str = "suites";
 /// Suites that are one program, and share one cluster ([`rukpak_tests::world::World::shared`]): none of them stops what others use.
 const TOGETHER: [&str; 5] = ["admission", "cli", "content", "deployments", "registry"];
 
-/// The programs that take longest, first: what is begun last should not be what is waited for.
-const LONGEST_FIRST: [&str; 17] = [
+/// What is begun first, in this order: what takes longest, as that should not be what is waited for, and beside what takes all
+/// processor time what mostly waits.
+const FIRST: [&str; 17] = [
     "engine",
+    "leader",
+    "plans",
+    "output",
     "olmv0",
+    "rights",
+    "hostile",
     "sweep",
     "admission+cli+content+deployments+registry",
-    "tutorial",
     "helm",
     "olmv1",
-    "plans",
-    "hostile",
-    "rights",
+    "tutorial",
     "platform",
-    "output",
     "bundles",
-    "leader",
     "install_order",
     "specs",
     "image",
@@ -99,7 +100,7 @@ pub fn build(names: &[String], without_cluster: bool) -> Result<Vec<Program>> {
         let name = "documentation".to_owned();
         programs.push(Program { name, command, folder: root.to_owned(), tests: Vec::new() });
     }
-    let rank = |name: &str| LONGEST_FIRST.iter().position(|long| *long == name).unwrap_or(LONGEST_FIRST.len());
+    let rank = |name: &str| FIRST.iter().position(|long| *long == name).unwrap_or(FIRST.len());
     programs.sort_by(|a, b| (rank(&a.name), &a.name).cmp(&(rank(&b.name), &b.name)));
     chosen(programs, names)
 }
