@@ -10,6 +10,7 @@ use kube::discovery::{Scope, pinned_kind, verbs};
 use rukpak_format::{Proxy, proxy};
 use rukpak_plan::Kind;
 use rukpak_plan::plan::Served;
+use rukpak_runtime::process::bounded_client;
 
 use super::{Cluster, Error};
 use crate::output::warn;
@@ -103,6 +104,11 @@ impl Cluster {
 
     /// Asks what is served. A group that goes meanwhile has nothing.
     async fn discover(&self, versions: Versions) -> Result<Discovery, Error> {
+        // An API without a server is answered for with 503, which clients otherwise try again until time is over.
+        let mut config = self.config.clone();
+        config.default_retry = false;
+        let once = bounded_client(config).map_err(|error| self.fault(error))?;
+
         let mut discovery = Discovery::default();
         let core = self.client.list_core_api_resources("v1").await.map_err(|error| self.fault(error))?;
         discovery.add("v1", core);
@@ -114,7 +120,13 @@ impl Cluster {
                 Versions::All => group.versions,
             };
             for version in asked {
-                match self.client.list_api_group_resources(&version.group_version).await {
+                let listed = match once.list_api_group_resources(&version.group_version).await {
+                    Err(kube::Error::Api(status)) if status.code == 429 => {
+                        self.client.list_api_group_resources(&version.group_version).await
+                    }
+                    listed => listed,
+                };
+                match listed {
                     Ok(list) => discovery.add(&version.group_version, list),
                     Err(kube::Error::Api(status)) if status.code == 404 => {}
                     Err(kube::Error::Api(status)) if status.code == 503 => discovery.silent.push(version.group_version),
