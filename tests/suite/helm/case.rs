@@ -16,7 +16,7 @@ use crate::engine::case::Case;
 /// So long a chart may be rendered here.
 const MOST_SECONDS: u64 = 20;
 /// So much Helm may print here: less than fits into its memory.
-pub const MOST_BYTES: u64 = 16 << 20;
+pub const MOST_BYTES: u64 = 8 << 20;
 
 static WORLD: OnceCell<World> = OnceCell::const_new();
 
