@@ -34,6 +34,7 @@ use self::version::Others;
 use super::context::{Context, FIELD_MANAGER};
 use super::membership::Membership;
 use super::stage::{Seen, Stage};
+use super::subscription::has_namespace;
 use super::unit::{Unit, within};
 use super::{bundles, components, deployment, neighbours};
 use crate::owned;
@@ -51,6 +52,8 @@ pub(super) enum Error {
     Operator(#[source] api::Error),
     #[error("cannot look for the Subscription")]
     Subscription(#[source] api::Error),
+    #[error("cannot look for the namespace")]
+    Namespace(#[source] api::Error),
     #[error("cannot read the ClusterServiceVersion of the bundle")]
     Bundle(#[from] bundles::Error),
     #[error(
@@ -88,7 +91,7 @@ pub(super) async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Co
     }
     if pass.is_to_go().await? {
         let (namespace, package) = (&pass.unit.namespace, &pass.unit.package);
-        tracing::info!(namespace, package, "its ClusterServiceVersion is gone: the BundleDeployment is deleted");
+        tracing::info!(namespace, package, "what it is for is gone: the BundleDeployment is deleted");
         deployment::delete(&pass.deployment, &pass.context).await.map_err(Error::Deployment)?;
         return Ok(Action::await_change());
     }
@@ -164,6 +167,9 @@ impl Pass {
         Ok(match removal::removal(&self.seen, (is_untouched, self.subscription.is_some()), &noted, &there) {
             Removal::No => false,
             Removal::Yes => true,
+            Removal::UnlessNamespaceStays => {
+                !has_namespace(&self.unit.namespace, &self.context.client).await.map_err(Error::Namespace)?
+            }
             Removal::UnlessThere { name, uid } => {
                 let api: Api<ClusterServiceVersion> =
                     Api::namespaced(self.context.client.clone(), &self.unit.namespace);

@@ -7,8 +7,10 @@ mod choose;
 mod deprecations;
 mod report;
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::Action;
@@ -21,6 +23,7 @@ use rukpak_runtime::api;
 use rukpak_runtime::clock;
 use rukpak_runtime::error::Chain;
 use rukpak_runtime::status::StatusWriter;
+use serde::de::DeserializeOwned;
 
 use self::choose::{Choice, Offer, choose};
 use self::deprecations::{Advice, advice};
@@ -259,15 +262,28 @@ fn exists(key: &(String, String), context: &Context) -> bool {
     context.sources.get(&kube::runtime::reflector::ObjectRef::new(&key.1).within(&key.0)).is_some()
 }
 
-/// Whether the Subscription is in the cluster, and stays. The watch may not have shown its end yet.
+/// Whether the Subscription is in the cluster and stays, with its namespace. The watch may not have shown their end yet, and a namespace
+/// ends kind by kind: what it had installed may be gone before its Subscription.
 pub(super) async fn is_there(subscription: &Subscription, client: &Client) -> Result<bool, api::Error> {
-    let api: Api<Subscription> = Api::namespaced(client.clone(), &subscription.namespace().unwrap_or_default());
-    let params = ListParams::default().fields(&format!("metadata.name={}", subscription.name_any()));
+    let space = subscription.namespace().unwrap_or_default();
+    let found = staying(&Api::namespaced(client.clone(), &space), &subscription.name_any()).await?;
+    let is_it = found.is_some_and(|found: PartialObjectMeta<Subscription>| found.uid() == subscription.uid());
+    Ok(is_it && has_namespace(&space, client).await?)
+}
+
+/// Whether the namespace is in the cluster, and stays.
+pub(super) async fn has_namespace(name: &str, client: &Client) -> Result<bool, api::Error> {
+    Ok(staying(&Api::<Namespace>::all(client.clone()), name).await?.is_some())
+}
+
+/// Looks for an object that is not on its way out. It may be listed only: nothing here may get one.
+async fn staying<K>(api: &Api<K>, name: &str) -> Result<Option<PartialObjectMeta<K>>, api::Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let listed = api.list_metadata(&params).await?;
-    let is_it = |found: &PartialObjectMeta<Subscription>| {
-        found.uid() == subscription.uid() && found.metadata.deletion_timestamp.is_none()
-    };
-    Ok(listed.items.iter().any(is_it))
+    Ok(listed.items.into_iter().find(|found| found.metadata.deletion_timestamp.is_none()))
 }
 
 /// Makes the BundleDeployment what it is to be.

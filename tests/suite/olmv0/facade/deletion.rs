@@ -1,6 +1,10 @@
 //! What goes with what: the operator with its ClusterServiceVersion, and with nothing else.
 
-use kube::api::DynamicObject;
+use std::time::Duration;
+
+use kube::api::{DynamicObject, PostParams};
+use rukpak_tests::verbs::Target;
+use rukpak_tests::world::SOON;
 use serde_json::json;
 
 use super::case::{Case, text};
@@ -18,6 +22,27 @@ async fn deletes(case: &Case, kind: &str, name: &str) {
     case.types(&format!("kubectl -n {} delete {kind} {name}", case.space)).await;
 }
 
+/// Has the API server refuse an operation on kinds of OLM in the namespace, until what is returned is deleted.
+async fn refuses(case: &Case, operation: &str, resources: &[&str]) -> Target {
+    // Nobody answers there. Leases tell when the API server has learnt of it.
+    let probe = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "probe", "namespace": case.space}});
+    let configuration = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": case.space}, "webhooks": [{"name": "refuses.olmv0.test", "admissionReviewVersions": ["v1"],
+            "sideEffects": "None", "failurePolicy": "Fail", "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": case.space}},
+            "rules": [{"apiGroups": ["operators.coreos.com"], "apiVersions": ["*"], "operations": [operation], "resources": resources},
+                {"apiGroups": ["coordination.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["leases"]}]}]});
+    case.applies(std::slice::from_ref(&configuration)).await;
+
+    let api = Target::of(&probe).expect("it has a name").api(&case.client).await.expect("the kind is served");
+    let probe: DynamicObject = serde_json::from_value(probe).expect("it is an object");
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let is_refused = async { while api.create(&dry_run, &probe).await.is_ok() {} };
+    tokio::time::timeout(SOON, is_refused).await.expect("the API server learns of the webhook");
+    Target::of(&configuration).expect("it has a name")
+}
+
 /// Everything is gone but for the definition.
 async fn is_uninstalled(case: &Case) {
     case.until_gone(&case.target()).await;
@@ -32,7 +57,7 @@ async fn the_operator_outlives_its_subscription_and_goes_with_its_version() {
     let case = installed("del-sub").await;
     deletes(&case, "subscription", &case.package).await;
     let is_whole = |object: Option<&DynamicObject>| object.is_some_and(|it| it.metadata.deletion_timestamp.is_none());
-    let patience = std::time::Duration::from_secs(2);
+    let patience = Duration::from_secs(2);
     case.holds_for(&case.csv("1.0.0"), "the ClusterServiceVersion", patience, is_whole).await;
     assert!(case.find(&case.target()).await.is_some() && case.find(&case.settings()).await.is_some());
 
@@ -72,7 +97,7 @@ async fn a_definition_that_is_deleted_comes_back_with_a_subscription_and_stays_a
     let required = &lost.data["status"]["requirementStatus"];
     let is_missed = |one: &serde_json::Value| one["name"] == definition.name && one["status"] == "NotPresent";
     assert!(required.as_array().is_some_and(|all| all.iter().any(is_missed)), "{required:#}");
-    let patience = std::time::Duration::from_secs(2);
+    let patience = Duration::from_secs(2);
     case.holds_for(&definition, "it stays deleted", patience, |object| object.is_none()).await;
     assert!(case.find(&case.settings()).await.is_some(), "the rest of the operator stays");
 
@@ -89,7 +114,7 @@ async fn what_is_deleted_comes_back_only_with_another_install_plan() {
     is_uninstalled(&case).await;
     let is_pending = |object: &DynamicObject| text(object, "/status/state") == "UpgradePending";
     case.until_object(&case.subscribed(), "UpgradePending", is_pending).await;
-    let patience = std::time::Duration::from_secs(2);
+    let patience = Duration::from_secs(2);
     case.holds_for(&case.target(), "no BundleDeployment", patience, |object| object.is_none()).await;
     deletes(&case, "installplan", &plan).await;
     case.until_succeeded("1.0.0").await;
@@ -110,4 +135,38 @@ async fn a_namespace_ends_with_all_that_is_in_it() {
     let case = installed("del-space").await;
     case.types(&format!("kubectl delete namespace {} --timeout=120s", case.space)).await;
     case.until_gone(&case.target()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_installed_again_while_its_namespace_ends() {
+    let case = installed("del-last").await;
+    let plan = case.until_planned("1.0.0", "Complete").await.metadata.name.unwrap_or_default();
+    // A namespace ends kind by kind, in any order: here these are the last.
+    let refused = refuses(&case, "DELETE", &["subscriptions", "operatorgroups"]).await;
+    case.types(&format!("kubectl delete namespace {} --wait=false", case.space)).await;
+    case.until_gone(&case.csv("1.0.0")).await;
+    case.until_gone(&case.named("InstallPlan", &plan)).await;
+    case.until_gone(&case.target()).await;
+    let patience = Duration::from_secs(2);
+    case.holds_for(&case.target(), "no BundleDeployment", patience, |object| object.is_none()).await;
+
+    case.delete(&refused).await;
+    case.until_gone(&case.subscribed()).await;
+    case.holds_for(&case.target(), "no BundleDeployment", patience, |object| object.is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_installation_without_a_version_ends_with_its_namespace() {
+    let case = Case::new("del-begun").await;
+    let refused = refuses(&case, "CREATE", &["clusterserviceversions"]).await;
+    case.subscribes(&["1.0.0"], &json!({})).await;
+    case.until_object(&case.settings(), "an object of the bundle", |_| true).await;
+    assert!(case.find(&case.csv("1.0.0")).await.is_none());
+    deletes(&case, "subscription", &case.package).await;
+    let patience = Duration::from_secs(2);
+    case.holds_for(&case.target(), "what is begun goes on", patience, |object| object.is_some()).await;
+
+    case.types(&format!("kubectl delete namespace {} --timeout=120s", case.space)).await;
+    case.until_gone(&case.target()).await;
+    case.delete(&refused).await;
 }

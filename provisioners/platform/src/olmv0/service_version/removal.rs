@@ -9,6 +9,8 @@ use super::super::stage::Seen;
 pub(super) enum Removal {
     No,
     Yes,
+    /// It goes with its namespace: objects of it may be in the cluster, and nothing there stands for them.
+    UnlessNamespaceStays,
     /// It goes, unless this ClusterServiceVersion is in the cluster all the same.
     UnlessThere {
         name: String,
@@ -24,10 +26,14 @@ pub(super) fn removal(
     noted: &BTreeMap<String, String>,
     there: &BTreeMap<String, String>,
 ) -> Removal {
-    // Before there is one, it lives as long as the Subscription: nothing is in the cluster.
+    // Before there is one, it lives as long as the Subscription; what is begun goes on without, as long as one can be made.
     if noted.is_empty() && there.is_empty() {
         let is_untouched = is_untouched && seen.active.is_none();
-        return if is_untouched && !has_subscription { Removal::Yes } else { Removal::No };
+        return match (has_subscription, is_untouched) {
+            (true, _) => Removal::No,
+            (false, true) => Removal::Yes,
+            (false, false) => Removal::UnlessNamespaceStays,
+        };
     }
     // The one that is wanted counts, and the one that is installed still: who deletes that of an upgrade that failed keeps what works.
     // Others are replaced.
@@ -85,7 +91,9 @@ mod tests {
         let held = seen("v1", None, Stage::Held(String::new()));
         assert_eq!(removal(&held, (true, false), &none, &none), Removal::Yes, "nothing was written");
         let going = seen("v1", None, Stage::Applying(String::new()));
-        assert_eq!(removal(&going, (false, false), &none, &none), Removal::No, "objects may be in the cluster");
+        let until_its_end = Removal::UnlessNamespaceStays;
+        assert_eq!(removal(&going, (false, false), &none, &none), until_its_end, "objects may be in the cluster");
+        assert_eq!(removal(&going, (false, true), &none, &none), Removal::No);
     }
 
     #[test]
