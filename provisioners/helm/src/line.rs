@@ -36,6 +36,7 @@ impl Line {
             self.leave(who, &place);
             return Some(permit);
         }
+
         let mut permit = Box::pin(Arc::clone(&self.permits).acquire_owned());
         if let Ok(permit) = timeout(PATIENCE, &mut permit).await {
             // Never closed.
@@ -46,6 +47,7 @@ impl Line {
         lock(&self.places).insert(who.to_owned(), Arc::clone(&place));
         let line = Self { permits: Arc::clone(&self.permits), places: Arc::clone(&self.places) };
         let who = who.to_owned();
+
         tokio::spawn(async move {
             *lock(&place) = permit.await.ok();
             enqueue();

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
+use kube::Client;
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind, verbs};
@@ -20,6 +21,18 @@ use crate::output::warn;
 enum Versions {
     Preferred,
     All,
+}
+
+impl Versions {
+    fn of(self, group: APIGroup) -> Vec<String> {
+        let asked = match self {
+            Self::Preferred => {
+                group.preferred_version.or_else(|| group.versions.into_iter().next()).into_iter().collect()
+            }
+            Self::All => group.versions,
+        };
+        asked.into_iter().map(|version| version.group_version).collect()
+    }
 }
 
 /// What the cluster serves.
@@ -83,7 +96,7 @@ impl Cluster {
             return Err(Error::Silent(api));
         }
         let is_kept =
-            |verbs: &[String]| [verbs::LIST, verbs::DELETE].iter().all(|verb| verbs.iter().any(|v| v == verb));
+            |known: &[String]| [verbs::LIST, verbs::DELETE].iter().all(|verb| known.iter().any(|it| it == verb));
         let kept = resources.into_iter().filter(|(kind, verbs)| kind.namespaced && is_kept(verbs));
         Ok(kept.map(|(kind, _)| kind).collect())
     }
@@ -104,37 +117,31 @@ impl Cluster {
 
     /// Asks what is served. A group that goes meanwhile has nothing.
     async fn discover(&self, versions: Versions) -> Result<Discovery, Error> {
-        // An API without a server is answered for with 503, which clients otherwise try again until time is over.
-        let mut config = self.config.clone();
-        config.default_retry = false;
-        let once = bounded_client(config).map_err(|error| self.fault(error))?;
-
         let mut discovery = Discovery::default();
         let core = self.client.list_core_api_resources("v1").await.map_err(|error| self.fault(error))?;
         discovery.add("v1", core);
 
-        for group in self.client.list_api_groups().await.map_err(|error| self.fault(error))?.groups {
-            let preferred = group.preferred_version.or_else(|| group.versions.first().cloned());
-            let asked = match versions {
-                Versions::Preferred => preferred.into_iter().collect(),
-                Versions::All => group.versions,
-            };
-            for version in asked {
-                let listed = match once.list_api_group_resources(&version.group_version).await {
-                    Err(kube::Error::Api(status)) if status.code == 429 => {
-                        self.client.list_api_group_resources(&version.group_version).await
-                    }
-                    listed => listed,
-                };
-                match listed {
-                    Ok(list) => discovery.add(&version.group_version, list),
-                    Err(kube::Error::Api(status)) if status.code == 404 => {}
-                    Err(kube::Error::Api(status)) if status.code == 503 => discovery.silent.push(version.group_version),
-                    Err(error) => return Err(self.fault(error)),
-                }
+        let impatient = self.impatient_client()?;
+        let groups = self.client.list_api_groups().await.map_err(|error| self.fault(error))?.groups;
+        for version in groups.into_iter().flat_map(|group| versions.of(group)) {
+            let mut listed = impatient.list_api_group_resources(&version).await;
+            if code(&listed) == Some(429) {
+                listed = self.client.list_api_group_resources(&version).await;
+            }
+            match (code(&listed), listed) {
+                (Some(404), _) => {}
+                (Some(503), _) => discovery.silent.push(version),
+                (_, listed) => discovery.add(&version, listed.map_err(|error| self.fault(error))?),
             }
         }
         Ok(discovery)
+    }
+
+    /// A client that tries nothing again: an API without a server is answered for with 503, and would be asked until time is over.
+    fn impatient_client(&self) -> Result<Client, Error> {
+        let mut config = self.config.clone();
+        config.default_retry = false;
+        bounded_client(config).map_err(|error| self.fault(error))
     }
 
     /// `gitVersion` of the API server.
@@ -150,6 +157,14 @@ impl Cluster {
         let Some(kind) = self.kind(&api_version, proxy::KIND).await? else { return Ok(Proxy::default()) };
         let found = self.api(&kind.resource, None).get_opt(proxy::NAME).await.map_err(|error| self.fault(error))?;
         Ok(found.map_or_else(Proxy::default, |found| Proxy::read(&found.data)))
+    }
+}
+
+/// The code of a refusal.
+fn code<T>(answer: &Result<T, kube::Error>) -> Option<u16> {
+    match answer {
+        Err(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
     }
 }
 
