@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
 use rukpak_crds::BundleDeployment;
-use rukpak_crds::olm::ClusterExtension;
+use rukpak_crds::olm::{ClusterExtension, deployment_name};
 use rukpak_runtime::process::Process;
 use rukpak_runtime::queue::{Requests, drain};
 use rukpak_runtime::watch::Change;
@@ -33,10 +33,13 @@ impl Wake {
     /// Of the extension that a BundleDeployment was made for, of those that are upgraded together with it, and of one whose name it has
     /// taken.
     pub fn deployment(&self, deployment: &BundleDeployment) {
-        let names = [owned::owner::<ClusterExtension>(deployment).map(str::to_owned), deployment.metadata.name.clone()];
+        let owner = owned::owner::<ClusterExtension>(deployment).map(str::to_owned);
+        let known = self.extensions.state();
+        let names = known.iter().map(|extension| extension.name_any());
+        let taken = names.filter(|name| deployment.metadata.name == Some(deployment_name(name)));
         let members = Set::noted(deployment).map(|set| set.members);
         let members = members.into_iter().flat_map(BTreeMap::into_keys);
-        let mut names: Vec<String> = names.into_iter().flatten().chain(members).collect();
+        let mut names: Vec<String> = taken.chain(owner).chain(members).collect();
         names.sort();
         names.dedup();
         for name in names {
@@ -100,4 +103,37 @@ pub(crate) fn start(
         };
         extensions.follow(own, counted).await;
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::reflector;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+
+    #[test]
+    fn an_extension_whose_name_is_taken_is_enqueued_also_where_that_is_shortened() {
+        let (extensions, mut writer) = reflector::store();
+        let long = "e".repeat(60);
+        for name in ["short", &long] {
+            let source = json!({"sourceType": "Catalog", "catalog": {"packageName": "p"}});
+            let extension = json!({"metadata": {"name": name}, "spec": {"namespace": "ns", "source": source}});
+            writer.apply_watcher_event(&Event::Apply(serde_json::from_value(extension).unwrap()));
+        }
+        let (objects, mut enqueued) = unbounded_channel();
+        let wake = Wake { extensions, objects };
+        let mut told = |name: &str| {
+            let spec = json!({"provisionerClassName": "c",
+                "template": {"spec": {"provisionerClassName": "c", "source": {"type": "image"}}}});
+            let foreign = json!({"metadata": {"name": name}, "spec": spec});
+            wake.deployment(&serde_json::from_value(foreign).unwrap());
+            std::iter::from_fn(|| enqueued.try_recv().ok()).map(|found| found.name).collect::<Vec<_>>()
+        };
+        assert_eq!(told("short"), ["short"]);
+        assert_eq!(told(&deployment_name(&long)), [long.as_str()]);
+        assert!(told("another").is_empty());
+    }
 }
