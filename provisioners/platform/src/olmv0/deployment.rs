@@ -115,7 +115,10 @@ async fn merge(deployment: &BundleDeployment, mut patch: Value, context: &Contex
 pub(super) async fn delete(deployment: &BundleDeployment, context: &Context) -> Result<(), Error> {
     let api: Api<BundleDeployment> = Api::all(context.client.clone());
     let preconditions = Preconditions { uid: deployment.uid(), resource_version: None };
-    owned::delete(&api, &deployment.name_any(), preconditions).await
+    owned::delete(&api, &deployment.name_any(), preconditions).await?;
+    // Until the watch shows its end, nothing follows from it, and whoever looks for one asks the API server.
+    context.written.record_gone::<BundleDeployment>(&deployment.uid().unwrap_or_default());
+    Ok(())
 }
 
 /// Names of the Secrets by which images of a CatalogSource of the same namespace are pulled: the operator's own may need them too. Nothing

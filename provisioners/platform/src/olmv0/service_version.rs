@@ -92,6 +92,8 @@ pub(super) async fn reconcile(deployment: Arc<BundleDeployment>, context: Arc<Co
     if pass.is_to_go().await? {
         let (namespace, package) = (&pass.unit.namespace, &pass.unit.package);
         tracing::info!(namespace, package, "what it is for is gone: the BundleDeployment is deleted");
+        // First: nobody knows whose they are when that is gone.
+        pass.delete_versions(|_| true).await?;
         deployment::delete(&pass.deployment, &pass.context).await.map_err(Error::Deployment)?;
         return Ok(Action::await_change());
     }
@@ -162,9 +164,8 @@ impl Pass {
             .map(|version| (version.name_any(), version.uid().unwrap_or_default()))
             .collect();
         let noted = deployment::noted(&self.deployment);
-        let inventory = self.deployment.status.as_ref().and_then(|status| status.inventory.as_ref());
-        let is_untouched = inventory.is_none_or(|inventory| inventory.kinds.is_empty());
-        Ok(match removal::removal(&self.seen, (is_untouched, self.subscription.is_some()), &noted, &there) {
+        let stands = (self.is_untouched(), self.subscription.is_some());
+        Ok(match removal::removal(&self.seen, stands, &noted, &there) {
             Removal::No => false,
             Removal::Yes => true,
             Removal::UnlessNamespaceStays => {
@@ -177,6 +178,12 @@ impl Pass {
                 found.is_none_or(|found| found.uid() != Some(uid) || found.metadata.deletion_timestamp.is_some())
             }
         })
+    }
+
+    /// Whether nothing was ever written for it.
+    fn is_untouched(&self) -> bool {
+        let inventory = self.deployment.status.as_ref().and_then(|status| status.inventory.as_ref());
+        inventory.is_none_or(|inventory| inventory.kinds.is_empty())
     }
 
     /// Has the InstallPlan of what is wanted be there, where one is needed.
@@ -278,7 +285,10 @@ impl Pass {
             let names = &plan.spec.cluster_service_version_names;
             Some(plan.spec.approved && names.first() == Some(&self.seen.wanted.name))
         };
-        self.seen.is_installed() || (self.seen.stage.is_going() && (!is_asked || is_approved() == Some(true)))
+        // The InstallPlan goes with the Subscription. Who had said yes to what is begun has not taken that back.
+        let is_begun = || self.subscription.is_none() && self.seen.active.is_none() && !self.is_untouched();
+        let may_go = || !is_asked || is_approved() == Some(true) || is_begun();
+        self.seen.is_installed() || (self.seen.stage.is_going() && may_go())
     }
 
     /// Writes the statuses, and what ClusterServiceVersions say of the OperatorGroup.
@@ -353,20 +363,27 @@ impl Pass {
         if !has_wanted || !self.seen.is_installed() || self.seen.stage != Stage::Succeeded {
             return Ok(());
         }
+        let has_replaced = self.delete_versions(|version| version.name_any() != *wanted).await?;
         let mut noted = deployment::noted(&self.deployment);
-        // A copy that somebody made has the annotations too.
-        let is_noted = |version: &&Arc<ClusterServiceVersion>| noted.get(&version.name_any()) == version.uid().as_ref();
-        let replaced: Vec<_> =
-            self.versions.iter().filter(|version| version.name_any() != *wanted).filter(is_noted).collect();
-        for version in &replaced {
-            self.delete(&self.version_api(), &***version).await.map_err(Error::Version)?;
-        }
         let count = noted.len();
         noted.retain(|name, _| name == wanted);
-        if noted.len() == count || !replaced.is_empty() {
+        if noted.len() == count || has_replaced {
             return Ok(());
         }
         deployment::note(&self.deployment, &noted, &self.context).await.map_err(Error::Deployment)
+    }
+
+    /// Deletes ClusterServiceVersions that were noted, where `is_meant`. Whether there were some.
+    async fn delete_versions(&self, is_meant: impl Fn(&ClusterServiceVersion) -> bool) -> Result<bool, Error> {
+        let noted = deployment::noted(&self.deployment);
+        // A copy that somebody made has the annotations too.
+        let is_noted = |version: &ClusterServiceVersion| noted.get(&version.name_any()) == version.uid().as_ref();
+        let mut has_some = false;
+        for version in self.versions.iter().filter(|version| is_meant(version) && is_noted(version)) {
+            self.delete(&self.version_api(), &**version).await.map_err(Error::Version)?;
+            has_some = true;
+        }
+        Ok(has_some)
     }
 
     async fn delete<K>(&self, api: &Api<K>, object: &K) -> Result<(), api::Error>

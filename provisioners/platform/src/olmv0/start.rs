@@ -333,12 +333,14 @@ fn of_config(context: &Context, change: &Change<Config>) {
     }
 }
 
-/// Labels of namespaces say what OperatorGroups with a selector target.
+/// Labels of namespaces say what OperatorGroups with a selector target; and what was begun in one may end with it.
 async fn of_namespaces(streams: Streams<Namespace>, context: &Context, seen: CancellationToken) {
     let mut changes = std::pin::pin!(streams.changes());
     while let Some(change) = changes.next().await {
-        if matches!(change, Change::Listed { .. }) {
-            seen.cancel();
+        match &change {
+            Change::Listed { .. } => seen.cancel(),
+            Change::Present(space) if space.metadata.deletion_timestamp.is_none() => {}
+            Change::Present(space) | Change::Gone(space) => context.wake(&space.name_any()),
         }
         let choosing = context.groups.state().into_iter().filter(|group| group.spec.selector.is_some());
         for group in choosing {

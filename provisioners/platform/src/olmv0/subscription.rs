@@ -17,7 +17,9 @@ use kube::runtime::controller::Action;
 use kube::{Api, Client, Resource, ResourceExt};
 use rukpak_crds::BundleDeployment;
 use rukpak_crds::olm::rules;
-use rukpak_crds::olmv0::{CatalogSource, ClusterServiceVersion, DEPLOYMENT_UID, InstallPlan, Subscription};
+use rukpak_crds::olmv0::{
+    CatalogSource, ClusterServiceVersion, DEPLOYMENT_UID, InstallPlan, Subscription, component_label,
+};
 use rukpak_plan::retry::{self, Class};
 use rukpak_runtime::api;
 use rukpak_runtime::clock;
@@ -136,7 +138,7 @@ async fn follow(subscription: &Subscription, context: &Context) -> Followed {
     {
         return nothing(Failure::prevented(takes_over(subscription, &version)));
     }
-    if live.is_none() && is_uninstalled(subscription, context) {
+    if live.is_none() && is_uninstalled(subscription, &within(&context.plans, &unit.namespace)) {
         return Followed::default();
     }
     let wanted = wanted(subscription, live.as_deref(), context).await;
@@ -173,12 +175,12 @@ fn takes_over(subscription: &Subscription, version: &str) -> String {
     )
 }
 
-/// Whether somebody has deleted what was installed: it is not made anew before its InstallPlan is deleted, too.
-fn is_uninstalled(subscription: &Subscription, context: &Context) -> bool {
-    let mut plans = within(&context.plans, &subscription.namespace().unwrap_or_default());
-    plans.retain(|plan| has_installed(plan));
+/// Whether somebody has deleted what was installed: it is not made anew before its InstallPlan is deleted, too. `plans` are those of the
+/// namespace.
+fn is_uninstalled(subscription: &Subscription, plans: &[Arc<InstallPlan>]) -> bool {
+    let unit = Unit::of_subscription(subscription);
     let referenced = subscription.status.as_ref().and_then(|status| status.install_plan_ref.as_ref());
-    plans.iter().any(|plan| match referenced {
+    plans.iter().filter(|plan| has_installed(plan, &unit)).any(|plan| match referenced {
         Some(referenced) => plan.uid().as_ref() == Some(&referenced.uid),
         // It was deleted before anybody told of the InstallPlan, as it may be while nobody is there.
         None => {
@@ -188,10 +190,13 @@ fn is_uninstalled(subscription: &Subscription, context: &Context) -> bool {
     })
 }
 
-/// Whether something may have been installed by an InstallPlan. One of OLM that is not done never will be: nobody carries it out any more.
-fn has_installed(plan: &InstallPlan) -> bool {
-    plan.annotations().contains_key(DEPLOYMENT_UID)
-        || plan.status.as_ref().is_some_and(|status| status.phase == "Complete")
+/// Whether something of the package may have been installed by an InstallPlan. One of OLM that is not done never will be: nobody carries
+/// it out any more. What the Subscription named before is another package.
+fn has_installed(plan: &InstallPlan, unit: &Unit) -> bool {
+    if plan.annotations().contains_key(DEPLOYMENT_UID) {
+        return plan.labels().contains_key(&component_label(&unit.package, &unit.namespace));
+    }
+    plan.status.as_ref().is_some_and(|status| status.phase == "Complete")
 }
 
 /// The bundle that the BundleDeployment is to install: what it installs already while that goes on, else what the catalog leads to.
@@ -420,14 +425,26 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_of_olm_counts_once_it_is_done_and_one_that_speaks_of_a_deployment_always() {
-        let plan = |annotations: Value, phase: &str| -> InstallPlan {
-            let spec = json!({"clusterServiceVersionNames": ["p.v1"], "approval": "Manual", "approved": false});
-            let metadata = json!({"name": "i", "annotations": annotations});
-            serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": {"phase": phase}})).unwrap()
+    fn what_was_installed_by_a_plan_counts_as_deleted_as_long_as_that_is_there() {
+        let subscription = |package: &str| -> Subscription {
+            let spec = json!({"name": package, "source": "c", "sourceNamespace": "olm"});
+            let status = json!({"installPlanRef": {"name": "i", "uid": "u"}, "lastUpdated": "2026-01-01T00:00:00Z"});
+            let metadata = json!({"name": "s", "namespace": "ns", "uid": "s"});
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
         };
-        assert!(has_installed(&plan(json!({}), "Complete")));
-        assert!(!has_installed(&plan(json!({}), "RequiresApproval")), "who waits for it would wait for ever");
-        assert!(has_installed(&plan(json!({DEPLOYMENT_UID: "u"}), "RequiresApproval")));
+        let plan = |annotations: Value, phase: &str| -> Vec<Arc<InstallPlan>> {
+            let spec = json!({"clusterServiceVersionNames": ["p.v1"], "approval": "Manual", "approved": false});
+            let labels = json!({component_label("p", "ns"): ""});
+            let metadata = json!({"name": "i", "uid": "u", "labels": labels, "annotations": annotations});
+            let plan = json!({"metadata": metadata, "spec": spec, "status": {"phase": phase}});
+            vec![Arc::new(serde_json::from_value(plan).unwrap())]
+        };
+        let of_ours = || plan(json!({DEPLOYMENT_UID: "u"}), "RequiresApproval");
+        assert!(is_uninstalled(&subscription("p"), &of_ours()));
+        assert!(!is_uninstalled(&subscription("q"), &of_ours()), "it names another package by now");
+        assert!(!is_uninstalled(&subscription("p"), &[]));
+        assert!(is_uninstalled(&subscription("p"), &plan(json!({}), "Complete")));
+        let of_olm = plan(json!({}), "RequiresApproval");
+        assert!(!is_uninstalled(&subscription("p"), &of_olm), "who waits for it would wait for ever");
     }
 }

@@ -57,11 +57,22 @@ impl Wake {
         self.beside(deployment, concerned);
     }
 
-    /// A BundleDeployment that is gone: the package may be installed elsewhere, and others may have what it alone had.
-    pub fn gone(&self, deployment: &BundleDeployment) {
+    /// A BundleDeployment that is gone, and those that are `left`: the package may be installed elsewhere, and others may have what it
+    /// alone had, also where no Subscription has them.
+    pub fn gone(&self, deployment: &BundleDeployment, left: &[Arc<BundleDeployment>]) {
         self.changed(deployment);
         lock(&self.roles).remove(&deployment.name_any());
         self.beside(deployment, |_| true);
+        if let Some(unit) = Unit::of(deployment) {
+            let is_same = |other: &&Arc<BundleDeployment>| Unit::of(other).is_some_and(|it| it.package == unit.package);
+            left.iter().filter(is_same).for_each(|other| self.deployment(other));
+            return;
+        }
+
+        // One that was handed back to OLM does not say any more of which package it was.
+        for waiting in self.known.state().iter().filter(|waiting| is_in_conflict(waiting)) {
+            self.subscription(waiting);
+        }
     }
 
     /// All BundleDeployments, and all Subscriptions: what they wait for may have gone while nobody watched.
@@ -152,6 +163,20 @@ mod tests {
         let (wake, mut woken) = wake(&["a", "b"]);
         wake.listed(&[deployment("a", &json!({}))]);
         assert_eq!(told(&mut woken), (vec!["a".to_owned(), "b".to_owned()], 1));
+    }
+
+    #[test]
+    fn whoever_was_in_conflict_is_enqueued_when_the_other_is_gone() {
+        let (wake, mut woken) = wake(&["b"]);
+        let alone = deployment("c", &json!({}));
+        wake.gone(&deployment("a", &json!({})), &[alone]);
+        let (subscriptions, deployments) = told(&mut woken);
+        assert_eq!((subscriptions, deployments), (vec!["b".to_owned()], 3), "its own, that of b, and the one without");
+
+        let mut handed_back = (*deployment("a", &json!({}))).clone();
+        (handed_back.metadata.labels, handed_back.metadata.annotations) = (None, None);
+        wake.gone(&handed_back, &[]);
+        assert_eq!(told(&mut woken), (vec![], 0), "b waits for nobody");
     }
 
     #[test]

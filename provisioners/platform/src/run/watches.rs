@@ -85,7 +85,7 @@ async fn follow_deployments(streams: Streams<BundleDeployment>, context: Arc<Con
             Change::Gone(object) => {
                 context.wake.extensions.deployment(&object);
                 context.wake.sets.deployment(&object);
-                context.wake.subscribed.gone(&object);
+                context.wake.subscribed.gone(&object, &context.deployments.state());
                 context.written.forget(&object.uid().unwrap_or_default());
                 context.wake.operator(&object.name_any());
                 // Its owner may have been on its way out, with others waiting for the package.

@@ -23,7 +23,8 @@ pub struct Case {
     pub package: String,
     pub space: String,
     deployment: Installation,
-    _kubelet: Kubelet,
+    /// What has its Pods run, and be ready.
+    pub kubelet: Option<Kubelet>,
 }
 
 impl Deref for Case {
@@ -76,9 +77,9 @@ impl Case {
         let space = space.unwrap_or(&package).to_owned();
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}});
         verbs::apply(&client, &object).await.expect("a namespace");
-        let kubelet = Kubelet::play(client.clone(), &space);
+        let kubelet = Some(Kubelet::play(client.clone(), &space));
         let deployment = Installation { client, name: format!("{package}.{space}") };
-        Self { world, package, space, deployment, _kubelet: kubelet }
+        Self { world, package, space, deployment, kubelet }
     }
 
     /// Types a command; returns the lines that it prints.

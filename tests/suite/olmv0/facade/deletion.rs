@@ -170,3 +170,33 @@ async fn an_installation_without_a_version_ends_with_its_namespace() {
     case.until_gone(&case.target()).await;
     case.delete(&refused).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_approved_and_begun_goes_on_without_its_subscription() {
+    let case = Case::new("del-manual").await;
+    let refused = refuses(&case, "CREATE", &["clusterserviceversions"]).await;
+    case.subscribes(&["1.0.0"], &json!({"installPlanApproval": "Manual"})).await;
+    let plan = case.until_planned("1.0.0", "RequiresApproval").await.metadata.name.unwrap_or_default();
+    let approved = r#"{"spec":{"approved":true}}"#;
+    case.types(&format!("kubectl -n {} patch installplan {plan} --type=merge -p '{approved}'", case.space)).await;
+    case.until_object(&case.settings(), "an object of the bundle", |_| true).await;
+    deletes(&case, "subscription", &case.package).await;
+    case.until_collected(&case.named("InstallPlan", &plan)).await;
+
+    case.delete(&refused).await;
+    case.until_succeeded("1.0.0").await;
+    deletes(&case, "csv", &case.csv_name("1.0.0")).await;
+    is_uninstalled(&case).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_that_is_deleted_before_it_is_healthy_takes_the_version_before_it_along() {
+    let mut case = installed("del-both").await;
+    case.kubelet = None;
+    case.publishes(&["1.0.0", "1.1.0"]).await;
+    case.until_phase("1.1.0", "Installing", "InstallWaiting").await;
+    case.until_phase("1.0.0", "Replacing", "BeingReplaced").await;
+    deletes(&case, "csv", &case.csv_name("1.1.0")).await;
+    case.until_gone(&case.csv("1.0.0")).await;
+    is_uninstalled(&case).await;
+}

@@ -38,16 +38,18 @@ pub(super) fn removal(
     // The one that is wanted counts, and the one that is installed still: who deletes that of an upgrade that failed keeps what works.
     // Others are replaced.
     let installed = seen.active.as_ref().map(|active| &active.name);
-    let current = [Some(&seen.wanted.name), installed].into_iter().flatten();
-    let mut current = current.filter_map(|name| noted.get_key_value(name));
+    let names = [Some(&seen.wanted.name), installed].into_iter().flatten();
+    // One that was made and is still to be noted counts: whoever deletes the one before it deletes nothing that is needed.
+    if names.clone().any(|name| there.contains_key(name) && !noted.contains_key(name)) {
+        return Removal::No;
+    }
+    let mut current = names.filter_map(|name| noted.get_key_value(name));
     let is_there = |(name, uid): (&String, &String)| there.get(name) == Some(uid);
     if current.clone().any(is_there) {
         return Removal::No;
     }
-    // One that was made and is still to be noted counts: whoever deletes the one before it deletes nothing that is needed.
-    let is_made = [Some(&seen.wanted.name), installed].into_iter().flatten().any(|name| there.contains_key(name));
     // An upgrade that was done while nobody looked has none yet: those that it replaces count.
-    let before = || noted.iter().next_back().filter(|_| !is_made && !noted.iter().any(is_there));
+    let before = || noted.iter().next_back().filter(|_| !noted.iter().any(is_there));
     let gone = current.next().or_else(before);
     gone.map_or(Removal::No, |(name, uid)| Removal::UnlessThere { name: name.clone(), uid: uid.clone() })
 }
@@ -114,6 +116,12 @@ mod tests {
         let nothing = removal(&done, (false, true), &old, &BTreeMap::new());
         assert_eq!(nothing, gone("v1", "u"), "it was deleted while the upgrade went on");
         let made = named(&[("v2", "w")]);
-        assert_eq!(removal(&done, (false, true), &old, &made), Removal::No, "the new one is made, and not noted yet");
+        for seen in [&done, &failed, &seen("v2", Some("v1"), Stage::Applying(String::new()))] {
+            assert_eq!(
+                removal(seen, (false, true), &old, &made),
+                Removal::No,
+                "the new one is made, and not noted yet"
+            );
+        }
     }
 }
