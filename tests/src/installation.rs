@@ -10,9 +10,6 @@ use serde_json::Value;
 use crate::verbs::{self, Expected, Target};
 use crate::world::SOON;
 
-/// Longest wait for garbage collection, while other tests make and remove kinds.
-const COLLECTED: Duration = Duration::from_mins(3);
-
 /// A BundleDeployment, there or to be.
 pub struct Installation {
     /// Whoever looks at it.
@@ -124,14 +121,9 @@ impl Installation {
         held.unwrap_or_else(|error| panic!("{error:#}"));
     }
 
-    /// Waits until an object is gone.
+    /// Waits until an object is gone, perhaps by garbage collection: that learns new kinds every 30 s, and stands still meanwhile.
     pub async fn until_gone(&self, target: &Target) {
         verbs::await_deleted(&self.client, target, SOON).await.unwrap_or_else(|error| panic!("{error:#}"));
-    }
-
-    /// Waits until garbage collection has taken an object. It learns new kinds every 30 s, and stands still meanwhile.
-    pub async fn until_collected(&self, target: &Target) {
-        verbs::await_deleted(&self.client, target, COLLECTED).await.unwrap_or_else(|error| panic!("{error:#}"));
     }
 
     /// What a person wants to see when a wait for `target` was in vain, besides that object.

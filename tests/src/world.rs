@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Longest wait for something that should be there in seconds: the machine may be slow, the suite runs in parallel.
-pub const SOON: Duration = Duration::from_mins(2);
+pub const SOON: Duration = Duration::from_mins(3);
 /// User of the private servers.
 pub const USER: &str = "robot";
 /// Password of the private servers.

@@ -24,9 +24,9 @@ async fn deletion_takes_every_definition_and_the_bundle() {
     case.delete(&case.target()).await;
     for definition in &definitions {
         let target = Target::cluster("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name(definition));
-        case.until_collected(&target).await;
+        case.until_gone(&target).await;
     }
-    case.until_collected(&Target::bundle(&bundle)).await;
+    case.until_gone(&Target::bundle(&bundle)).await;
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn a_kept_object_outlives_its_deployment() {
     assert_eq!(annotations["operator-sdk/primary-resource"], format!("/{}", case.name));
     assert_eq!(annotations["operator-sdk/primary-resource-type"], "BundleDeployment.core.rukpak.io");
     case.delete(&case.target()).await;
-    case.until_collected(&case.config_map_target("a")).await;
+    case.until_gone(&case.config_map_target("a")).await;
     let now = case.get(&case.config_map_target("kept")).await;
     assert_eq!(now.metadata.uid, before.metadata.uid);
     assert!(now.metadata.deletion_timestamp.is_none());
@@ -58,7 +58,7 @@ async fn a_terminating_deployment_is_not_applied_again() {
     let api = case.target().api(&case.client).await.unwrap();
     api.delete(&case.name, &DeleteParams::foreground()).await.unwrap();
     let free = case.config_map_target("free");
-    case.until_collected(&free).await;
+    case.until_gone(&free).await;
     let deployment = case.target();
     tokio::join!(
         case.holds_for(&free, "it stays away", Duration::from_secs(5), |now| now.is_none()),
@@ -67,6 +67,6 @@ async fn a_terminating_deployment_is_not_applied_again() {
         }),
     );
     verbs::merge(&case.client, &held, &json!({"metadata": {"finalizers": null}})).await.unwrap();
-    case.until_collected(&held).await;
-    case.until_collected(&deployment).await;
+    case.until_gone(&held).await;
+    case.until_gone(&deployment).await;
 }

@@ -45,7 +45,7 @@ async fn a_first_installation_that_is_refused_says_which_object_and_why() {
     assert_eq!(active(&failed), None);
     // What a failed first installation applied is tracked: it goes with the deployment.
     case.delete(&case.target()).await;
-    case.until_collected(&case.config_map_target("a")).await;
+    case.until_gone(&case.config_map_target("a")).await;
     // It is tried again and again, and logged once.
     let log = case.world.controller.log();
     let parts = ["WARN", &case.name, "Not_A_Name", "manifests/01.yaml"];

@@ -30,7 +30,7 @@ async fn an_object_without_a_namespace_lands_in_the_system_namespace() {
     let now = case.get(&target).await;
     assert!(is_controlled_by(&now, &deployment), "{:#?}", now.metadata);
     case.delete(&case.target()).await;
-    case.until_collected(&target).await;
+    case.until_gone(&target).await;
 }
 
 #[tokio::test]

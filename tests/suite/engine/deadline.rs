@@ -77,7 +77,7 @@ async fn a_deadline_goes_on_over_a_restart() {
     let case = alone.case("deadline-restart").await;
     case.install(&release(&case, "1", 0)).await;
     let first = case.ready().await;
-    limit(&case, "8s").await;
+    limit(&case, "20s").await;
     case.change("v2", &release(&case, "2", 1)).await;
     case.until_value(&case.config_map_target("a"), "/data/x", &json!("2")).await;
     alone.stop().await;

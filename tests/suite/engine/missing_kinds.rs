@@ -77,8 +77,10 @@ async fn a_kind_that_is_missing_at_a_restart_leaves_the_rest_guarded() {
     case.until_value(&target, "/data/x", &json!("1")).await;
     case.delete(&target).await;
     case.until_owned(&target).await;
-    let status = case.status().await;
-    assert!(status["conditions"].to_string().contains("Gadget"), "what is missing is said: {status:#}");
+    let is_said = |object: Option<&DynamicObject>| {
+        object.is_some_and(|object| object.data["status"]["conditions"].to_string().contains("Gadget"))
+    };
+    case.until(&case.target(), "what is missing is said", is_said).await;
 }
 
 /// What is missing is in no digest of what is there: the status has to tell the next process of it.

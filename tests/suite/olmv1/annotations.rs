@@ -59,7 +59,7 @@ async fn objects_stay_when_an_extension_is_deleted_whose_annotation_says_so() {
     assert_eq!(text(&deployment, "/spec/deletionPolicy"), "Orphan", "nothing is written");
 
     case.delete(&case.extension()).await;
-    case.until_collected(&case.target()).await;
+    case.until_gone(&case.target()).await;
     for target in [case.settings(), case.definition()] {
         case.get(&target).await;
     }

@@ -194,7 +194,7 @@ async fn a_yes_for_what_a_catalog_had_installs_nothing_else() {
     case.until_object(&first, "expired", |plan| text(plan, "/status/phase") == "Expired").await;
     case.merge_into(&first, &json!({"spec": {"approval": "Approved"}})).await;
     // Proof that the answer was seen: what was agreed to too late is not kept for another time.
-    case.until_collected(&first).await;
+    case.until_gone(&first).await;
     assert!(case.find(&extension(&wells)).await.is_none(), "another version than that was agreed to");
 
     let next = asked(&case, &case.extension(), "Progressing").await;

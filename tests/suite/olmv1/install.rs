@@ -70,7 +70,7 @@ async fn deletion_takes_all_objects_and_the_extension_can_come_again() {
     case.delete(&case.extension()).await;
     case.until_gone(&case.extension()).await;
     for target in [case.target(), case.settings(), case.definition()] {
-        case.until_collected(&target).await;
+        case.until_gone(&target).await;
     }
     case.create(&case.object(&json!({}), &json!({}))).await;
     case.until_version("1.0.0").await;

@@ -2,6 +2,8 @@
 //! set is called installed. And while a set of upgrades is begun and taken back: all go back. And while the phases of a ClusterObjectSet
 //! are installed and archived: nothing is left. Some of the writes by default, all of them with `SWEEP=all`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rukpak_tests::verbs::{Expected, unique_name};
 use rukpak_tests::{Act, Gate, PlatformOptions, TestCa, process, tools};
 use serde_json::json;
@@ -81,8 +83,10 @@ async fn ended_while(
     world: &World,
     (gate, number, act): (&Gate, usize, Act),
 ) -> Option<String> {
+    let has_sprung = AtomicBool::new(false);
     let end = async {
         let write = gate.sprung().await.expect("the gate stands");
+        has_sprung.store(true, Ordering::Relaxed);
         world.manager.kill().await.expect("it ran");
         gate.drop_held();
         world.manager.restart().await.expect("it starts");
@@ -91,13 +95,16 @@ async fn ended_while(
     };
     gate.arm(ANY, number, act);
     let mut work = std::pin::pin!(work);
+    let mut end = std::pin::pin!(end);
     tokio::select! {
-        () = &mut work => None,
-        write = end => {
+        () = &mut work => {}
+        write = &mut end => {
             work.await;
-            Some(write)
+            return Some(write);
         }
     }
+    // It may be done before the manager is ready again.
+    if has_sprung.load(Ordering::Relaxed) { Some(end.as_mut().await) } else { None }
 }
 
 /// Has a set of two upgrades taken back, and the manager end at the write with this number. Returns that write, if there was one.

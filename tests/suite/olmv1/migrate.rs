@@ -76,7 +76,7 @@ async fn a_platform_operator_becomes_an_extension_and_back_with_the_same_objects
     assert_eq!(object.data["spec"]["package"], json!({"name": name, "version": "1.1.0"}));
     assert_eq!(uids(&case, &settings).await, after);
     case.delete(&platform).await;
-    case.until_collected(&settings).await;
+    case.until_gone(&settings).await;
 }
 
 #[tokio::test]

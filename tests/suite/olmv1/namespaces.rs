@@ -65,7 +65,7 @@ async fn an_extension_without_a_namespace_stays_in_the_one_that_its_first_versio
 
     case.delete(&case.extension()).await;
     case.until_gone(&case.extension()).await;
-    case.until_collected(&namespace(&first)).await;
+    case.until_gone(&namespace(&first)).await;
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn a_namespace_of_somebody_else_is_used_as_it_is_and_outlives_the_extensio
     assert_eq!(label(&case.get(&namespace(&case.space())).await, ENFORCE), "");
 
     case.delete(&case.extension()).await;
-    case.until_collected(&case.settings()).await;
+    case.until_gone(&case.settings()).await;
     let left = case.get(&namespace(&case.space())).await;
     assert!(left.metadata.deletion_timestamp.is_none() && left.metadata.owner_references.is_none(), "{left:?}");
 }

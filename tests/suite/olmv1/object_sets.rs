@@ -415,7 +415,7 @@ async fn deletion_takes_the_phases_in_their_reverse_order() {
     case.holds_for(&map(&case, "one"), "the first phase", Duration::from_secs(3), stays).await;
     case.merge_into(&map(&case, "two"), &hold(Value::Null)).await;
     for name in ["two", "one"] {
-        case.until_collected(&map(&case, name)).await;
+        case.until_gone(&map(&case, name)).await;
     }
 }
 

@@ -72,7 +72,7 @@ async fn the_highest_priority_wins_and_a_tie_is_refused() {
     let again = async |package: Value| {
         case.delete(&tied).await;
         case.until_gone(&tied).await;
-        case.until_collected(&Target::bundle_deployment("tied")).await;
+        case.until_gone(&Target::bundle_deployment("tied")).await;
         case.create(&operator("tied", json!({"package": package}))).await;
     };
     prefer(1).await;

@@ -158,10 +158,10 @@ async fn revisions_that_are_replaced_are_archived_and_all_go_with_their_extensio
     assert!(types.contains(&"core.rukpak.io/manifests"), "{types:?}");
     case.delete(&case.extension()).await;
     for target in [case.definition(), case.settings(), revision(&case, 1), revision(&case, 2)] {
-        case.until_collected(&target).await;
+        case.until_gone(&target).await;
     }
     for secret in secrets {
-        case.until_collected(&Target::namespaced("v1", "Secret", SYSTEM_NAMESPACE, &secret.name_any())).await;
+        case.until_gone(&Target::namespaced("v1", "Secret", SYSTEM_NAMESPACE, &secret.name_any())).await;
     }
 }
 

@@ -34,7 +34,7 @@ async fn the_manager_is_refused_nothing_and_writes_no_object_of_a_bundle() {
     let case = Case::new("rights").await;
     case.install(&["1.0.0"], json!({})).await;
     case.delete(&case.extension()).await;
-    case.until_collected(&case.target()).await;
+    case.until_gone(&case.target()).await;
     let log = std::fs::read_to_string(case.world.plane.audit_log()).expect("the log can be read");
     let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let own: Vec<Value> = events.filter(|event| event["user"]["username"] == MANAGER).collect();

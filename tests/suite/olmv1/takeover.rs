@@ -209,7 +209,7 @@ async fn what_upstream_installed_is_taken_over_in_place_and_can_go_back() {
     is_taken_over(&sets, &by_sets).await;
     sets.delete(&sets.extension()).await;
     for Left { target, .. } in &by_sets {
-        sets.until_collected(target).await;
+        sets.until_gone(target).await;
     }
 
     back(&world, &helm, &by_helm).await;
@@ -223,7 +223,7 @@ async fn back(world: &World, case: &Case<'_>, all: &[Left]) {
     let deployment = Target::bundle_deployment(&case.name);
     let orphan = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
     case.delete_as(&deployment, &orphan).await;
-    case.until_collected(&deployment).await;
+    case.until_gone(&deployment).await;
     let owner = reference(&case.get(&case.extension()).await);
     for Left { target, uid } in all {
         let object = case.merge_into(target, &json!({"metadata": {"ownerReferences": owner}})).await;

@@ -203,7 +203,7 @@ impl Remains {
     /// Waits until nothing is left.
     pub async fn until_gone(self) {
         for target in &self.targets {
-            self.deployment.until_collected(target).await;
+            self.deployment.until_gone(target).await;
         }
     }
 }

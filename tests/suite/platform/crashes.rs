@@ -65,7 +65,7 @@ async fn a_version_that_is_only_chosen_is_not_said_to_be_ready() {
     world.manager.kill().await.expect("killed");
     case.publish(case.chain(&["1.0.0", "1.1.0"]).await.0).await;
     case.delete_as(&case.deployment(), &DeleteParams::foreground()).await;
-    case.until_collected(&case.deployment()).await;
+    case.until_gone(&case.deployment()).await;
     let recording = case.record(&case.target()).await;
     world.manager.restart().await.expect("restarted");
     let seen = recording.until("the new version", |seen| version_of(&seen.object) == "1.1.0").await;

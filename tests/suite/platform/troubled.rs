@@ -224,6 +224,7 @@ async fn a_catalog_that_hangs_keeps_nothing_from_whoever_asks_it() {
     world.platform.web.put("calm", documents).expect("a catalog");
     let recording = case.record(&case.target()).await;
     // Another catalog, before anything is installed.
+    let asked = Instant::now();
     case.create(&json!({"catalog": "mute"}), None).await;
     is_asked(&world.mute).await;
     let ask = async |catalog: &str| {
@@ -239,7 +240,8 @@ async fn a_catalog_that_hangs_keeps_nothing_from_whoever_asks_it() {
     for seen in recording.until("the failure", |seen| failed.met_by(&seen.object)).await {
         for kind in ["Installed", "UpgradeAvailable"] {
             let told = message(&seen.object, kind);
-            assert!(!told.contains("mute"), "only after the catalog was given up: {told}");
+            let is_early = asked.elapsed() < ANSWER;
+            assert!(!is_early || !told.contains("mute"), "only after the catalog was given up: {told}");
         }
     }
 }

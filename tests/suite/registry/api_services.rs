@@ -65,7 +65,7 @@ async fn an_aggregated_api_is_served_through_the_api_server_and_removed_with_its
 
     case.remove().await;
     for target in [&service, &delegator, &reader] {
-        case.until_collected(target).await;
+        case.until_gone(target).await;
     }
     drop(operator);
 }

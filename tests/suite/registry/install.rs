@@ -157,7 +157,7 @@ async fn a_standalone_bundle_is_unpacked_and_can_be_installed() {
     case.until(installed()).await;
     has_mill(&case).await;
     case.remove().await;
-    case.until_collected(&Target::cluster("v1", "Namespace", &case.namespace())).await;
+    case.until_gone(&Target::cluster("v1", "Namespace", &case.namespace())).await;
     assert!(case.find(&Target::bundle(&case.name)).await.is_some(), "it is nobody's");
 }
 

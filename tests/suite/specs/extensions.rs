@@ -96,7 +96,7 @@ async fn sequence(world: &World, fields: &[Field], seed: u64) -> (u64, u64) {
     }
     case.until_version("2.0.0").await;
     case.delete(&case.extension()).await;
-    case.until_collected(&case.settings()).await;
+    case.until_gone(&case.settings()).await;
     (taken, refused)
 }
 

@@ -159,6 +159,7 @@ fn patience(command: &str) -> Duration {
     if words[0] == "kubectl" && words.contains(&"wait") {
         PATIENCE
     } else if words.contains(&"get")
+        || (words.get(1) == Some(&"delete") && words.contains(&"--timeout"))
         || ["diff", "extension", "migrate", "status", "tree", "history", "why"].contains(words.get(1).unwrap_or(&""))
     {
         SETTLED

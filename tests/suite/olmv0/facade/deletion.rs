@@ -47,7 +47,7 @@ async fn refuses(case: &Case, operation: &str, resources: &[&str]) -> Target {
 async fn is_uninstalled(case: &Case) {
     case.until_gone(&case.target()).await;
     for target in [case.settings(), case.named("Deployment", packages::DEPLOYMENT)] {
-        case.until_collected(&target).await;
+        case.until_gone(&target).await;
     }
     assert!(case.find(&packages::definition(&case.package)).await.is_some(), "CustomResourceDefinitions stay");
 }
@@ -181,7 +181,7 @@ async fn what_was_approved_and_begun_goes_on_without_its_subscription() {
     case.types(&format!("kubectl -n {} patch installplan {plan} --type=merge -p '{approved}'", case.space)).await;
     case.until_object(&case.settings(), "an object of the bundle", |_| true).await;
     deletes(&case, "subscription", &case.package).await;
-    case.until_collected(&case.named("InstallPlan", &plan)).await;
+    case.until_gone(&case.named("InstallPlan", &plan)).await;
 
     case.delete(&refused).await;
     case.until_succeeded("1.0.0").await;

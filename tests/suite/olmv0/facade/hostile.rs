@@ -68,7 +68,7 @@ async fn forged_owner_labels_neither_delete_nor_keep_anything() {
     case.types(&format!("kubectl -n {} delete subscription {}", case.space, case.package)).await;
     case.types(&format!("kubectl -n {} delete csv {}", case.space, case.csv_name("1.0.0"))).await;
     case.until_gone(&case.target()).await;
-    case.until_collected(&case.settings()).await;
+    case.until_gone(&case.settings()).await;
     for (object, uid) in forged.iter().zip(uids) {
         let target = Target::of(object).expect("it is an object");
         let left = case.get(&target).await.metadata;

@@ -71,7 +71,7 @@ async fn an_operator_lists_what_belongs_to_a_package_and_goes_with_it() {
     };
     case.until_object(&target, "without its Subscription", is_left).await;
     case.types(&format!("kubectl -n {space} delete csv {csv}")).await;
-    case.until_collected(&target).await;
+    case.until_gone(&target).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

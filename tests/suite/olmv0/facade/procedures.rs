@@ -101,7 +101,7 @@ kubectl delete clusterserviceversion $csv -n {space}"
     );
     shows(case, &delete, &["deleted"]).await;
     case.until_gone(&case.target()).await;
-    case.until_collected(&case.named("Deployment", packages::DEPLOYMENT)).await;
+    case.until_gone(&case.named("Deployment", packages::DEPLOYMENT)).await;
     let left = "kubectl get job,configmap -n NAMESPACE -o name --ignore-not-found | grep -v kube-root-ca || true";
     let left = case.types(&left.replace("NAMESPACE", GLOBAL)).await;
     assert!(left.is_empty(), "{left:?}");

@@ -134,9 +134,9 @@ async fn a_package_is_offered_installed_upgraded_and_uninstalled() {
     case.create(&pump).await;
     uninstalls(&program, &case.package).await;
     case.until_gone(&case.target()).await;
-    case.until_collected(&case.settings()).await;
+    case.until_gone(&case.settings()).await;
     // `-X` reads it next, and would delete what it still lists.
     let operator = Target::cluster("operators.coreos.com/v1", "Operator", &case.name);
-    case.until_collected(&operator).await;
+    case.until_gone(&operator).await;
     assert!(case.find(&packages::definition(&case.package)).await.is_some(), "CustomResourceDefinitions stay");
 }
