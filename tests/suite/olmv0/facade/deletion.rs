@@ -22,7 +22,7 @@ async fn deletes(case: &Case, kind: &str, name: &str) {
     case.types(&format!("kubectl -n {} delete {kind} {name}", case.space)).await;
 }
 
-/// Has the API server refuse an operation on kinds of OLM in the namespace, until what is returned is deleted.
+/// Has the API server refuse an operation on kinds of OLM, or on Deployments, in the namespace, until what is returned is deleted.
 async fn refuses(case: &Case, operation: &str, resources: &[&str]) -> Target {
     // Nobody answers there. Leases tell when the API server has learnt of it.
     let probe = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -31,7 +31,7 @@ async fn refuses(case: &Case, operation: &str, resources: &[&str]) -> Target {
         "metadata": {"name": case.space}, "webhooks": [{"name": "refuses.olmv0.test", "admissionReviewVersions": ["v1"],
             "sideEffects": "None", "failurePolicy": "Fail", "clientConfig": {"url": "https://127.0.0.1:1/"},
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": case.space}},
-            "rules": [{"apiGroups": ["operators.coreos.com"], "apiVersions": ["*"], "operations": [operation], "resources": resources},
+            "rules": [{"apiGroups": ["operators.coreos.com", "apps"], "apiVersions": ["*"], "operations": [operation], "resources": resources},
                 {"apiGroups": ["coordination.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["leases"]}]}]});
     case.applies(std::slice::from_ref(&configuration)).await;
 
@@ -172,9 +172,9 @@ async fn an_installation_without_a_version_ends_with_its_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_approved_and_begun_goes_on_without_its_subscription() {
+async fn what_was_approved_and_fails_can_be_deleted_without_its_subscription() {
     let case = Case::new("del-manual").await;
-    let refused = refuses(&case, "CREATE", &["clusterserviceversions"]).await;
+    let refused = refuses(&case, "CREATE", &["clusterserviceversions", "deployments"]).await;
     case.subscribes(&["1.0.0"], &json!({"installPlanApproval": "Manual"})).await;
     let plan = case.until_planned("1.0.0", "RequiresApproval").await.metadata.name.unwrap_or_default();
     let approved = r#"{"spec":{"approved":true}}"#;
@@ -183,10 +183,14 @@ async fn what_was_approved_and_begun_goes_on_without_its_subscription() {
     deletes(&case, "subscription", &case.package).await;
     case.until_gone(&case.named("InstallPlan", &plan)).await;
 
-    case.delete(&refused).await;
-    case.until_succeeded("1.0.0").await;
+    // The Deployment is refused still.
+    let fewer = r#"[{"op":"replace","path":"/webhooks/0/rules/0/resources","value":["deployments"]}]"#;
+    case.types(&format!("kubectl patch {} {} --type=json -p '{fewer}'", refused.kind, refused.name)).await;
+    case.until_phase("1.0.0", "Failed", "InstallComponentFailed").await;
     deletes(&case, "csv", &case.csv_name("1.0.0")).await;
-    is_uninstalled(&case).await;
+    case.until_gone(&case.target()).await;
+    case.until_gone(&case.settings()).await;
+    case.delete(&refused).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
