@@ -6,7 +6,7 @@ use rukpak_tests::world::{SOON, deployment, image};
 use serde_json::{Value, json};
 
 use crate::engine::case::{Case, definition, definition_target, gadget};
-use crate::engine::worlds::{self, until_gone};
+use crate::engine::worlds::{self, until_collected};
 
 /// Creates the deployment with a policy, and waits until it is installed.
 pub async fn install_with(case: &Case<'_>, policy: &str, objects: &[Value]) {
@@ -26,7 +26,7 @@ async fn remove(case: &Case<'_>) {
     let uid = case.uid().await;
     case.delete(&case.target()).await;
     case.until_gone(&case.target()).await;
-    until_gone(case, &case.name, &uid).await;
+    until_collected(case, &case.name, &uid).await;
 }
 
 #[tokio::test]

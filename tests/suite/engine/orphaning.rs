@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::engine::case::Case;
 use crate::engine::hook::{Hook, Verdict};
-use crate::engine::worlds::{self, orphan, until_gone};
+use crate::engine::worlds::{self, orphan, until_collected};
 
 /// Objects whose loss would hurt, with a value that tells the version.
 fn belongings(case: &Case<'_>, version: &str) -> Vec<Value> {
@@ -59,7 +59,7 @@ async fn all_are_left(case: &Case<'_>, objects: &[Value], owner: &str, period: D
 
 /// The same after garbage collection has done its work.
 async fn none_is_collected(case: &Case<'_>, objects: &[Value], before: &[Option<String>], owner: &str) {
-    until_gone(case, &case.name, owner).await;
+    until_collected(case, &case.name, owner).await;
     assert_eq!(uids(case, objects).await, before, "nothing was deleted, or made anew");
 }
 

@@ -77,7 +77,7 @@ pub async fn orphan(case: &Case<'_>) {
 }
 
 /// Waits until garbage collection has done what it has to do: it takes an object that was made just now for an owner that is gone.
-pub async fn until_gone(case: &Case<'_>, owner_name: &str, owner_uid: &str) {
+pub async fn until_collected(case: &Case<'_>, owner_name: &str, owner_uid: &str) {
     let mut canary = case.config_map(&verbs::unique_name("canary"), serde_json::json!({}));
     canary["metadata"]["ownerReferences"] = serde_json::json!([{"apiVersion": "core.rukpak.io/v1alpha1",
         "kind": "BundleDeployment", "name": owner_name, "uid": owner_uid}]);

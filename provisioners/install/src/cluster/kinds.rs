@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
 use kube::Client;
@@ -10,13 +9,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use rukpak_crds::InventoryKind;
 use rukpak_plan::Kind;
 use rukpak_runtime::lock::lock;
-use tokio::time::timeout;
 
 use super::Error;
-
-/// An aggregated API without a server is answered for with 503, which the client tries again until its own time is over: who asks what
-/// all of the cluster serves waits no longer than this for one of them.
-const LISTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The kinds of the cluster, by apiVersion.
 pub struct Kinds {
@@ -78,17 +72,13 @@ impl Kinds {
         let versions = groups.into_iter().flat_map(|group| group.versions).map(|version| version.group_version);
         let mut all = BTreeSet::new();
         for version in std::iter::once("v1".to_owned()).chain(versions) {
-            let list = match timeout(LISTED_WITHIN, self.fetch(&version)).await {
-                Ok(Ok(list)) => list,
-                Ok(Err(error)) if !error.is_not_found() && !error.is_unavailable() => return Err(error),
-                Ok(Err(error)) => {
+            let list = match self.fetch(&version).await {
+                Ok(list) => list,
+                Err(error) if error.is_not_found() || error.is_unavailable() => {
                     tracing::warn!(version, %error, "cannot ask what is served; charts are rendered without it");
                     continue;
                 }
-                Err(_) => {
-                    tracing::warn!(version, within = ?LISTED_WITHIN, "API does not answer; charts are rendered without it");
-                    continue;
-                }
+                Err(error) => return Err(error),
             };
             let is_kind = |resource: &&APIResource| !resource.name.contains('/');
             all.extend(list.resources.iter().filter(is_kind).map(|resource| format!("{version}/{}", resource.kind)));
@@ -159,40 +149,9 @@ fn gvk(api_version: &str, kind: &str) -> GroupVersionKind {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use http::{Request, Response};
-    use kube::client::Body;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn an_api_that_is_silent_is_left_out_and_nobody_waits_long_for_it() {
-        let version = |group: &str| json!([{"groupVersion": format!("{group}/v1"), "version": "v1"}]);
-        let groups = ["silent.example", "apps"].map(|name| json!({"name": name, "versions": version(name)}));
-        let kind =
-            |kind: &str| json!([{"name": "s", "singularName": "", "kind": kind, "namespaced": true, "verbs": []}]);
-        let (pods, deployments) = (kind("Pod"), kind("Deployment"));
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let said = match request.uri().path() {
-                "/apis" => json!({"groups": groups}),
-                "/api/v1" => json!({"groupVersion": "v1", "resources": pods}),
-                "/apis/apps/v1" => json!({"groupVersion": "apps/v1", "resources": deployments}),
-                _ => Value::Null,
-            };
-            async move {
-                if said.is_null() {
-                    std::future::pending::<()>().await;
-                }
-                Ok::<_, Infallible>(Response::new(Body::from(said.to_string().into_bytes())))
-            }
-        });
-        let begun = tokio::time::Instant::now();
-        let served = Kinds::new(Client::new(service, "default")).api_versions().await.unwrap();
-        assert_eq!(served, ["apps/v1", "apps/v1/Deployment", "v1", "v1/Pod"].map(str::to_owned).into());
-        assert_eq!(begun.elapsed(), LISTED_WITHIN);
-    }
 
     #[test]
     fn what_cannot_be_deleted_is_not_listed() {

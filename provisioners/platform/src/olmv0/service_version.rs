@@ -164,8 +164,8 @@ impl Pass {
             .map(|version| (version.name_any(), version.uid().unwrap_or_default()))
             .collect();
         let noted = deployment::noted(&self.deployment);
-        let stands = (self.is_untouched(), self.subscription.is_some());
-        Ok(match removal::removal(&self.seen, stands, &noted, &there) {
+        let has_subscription = self.subscription.is_some();
+        Ok(match removal::removal(&self.seen, (self.is_untouched(), has_subscription), &noted, &there) {
             Removal::No => false,
             Removal::Yes => true,
             Removal::UnlessNamespaceStays => {

@@ -122,6 +122,7 @@ mod tests {
     use serde_json::{Value, json};
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+    use super::super::membership::CONFLICT;
     use super::*;
 
     type Woken = (UnboundedReceiver<ObjectRef<Subscription>>, UnboundedReceiver<ObjectRef<BundleDeployment>>);
@@ -177,6 +178,15 @@ mod tests {
         (handed_back.metadata.labels, handed_back.metadata.annotations) = (None, None);
         wake.gone(&handed_back, &[]);
         assert_eq!(told(&mut woken), (vec![], 0), "b waits for nobody");
+
+        let (known, mut writer) = reflector::store();
+        let told_so = json!([{"type": "ResolutionFailed", "status": "True", "reason": CONFLICT}]);
+        let waiting = json!({"metadata": {"name": "s", "namespace": "b"},
+            "spec": {"name": "p", "source": "c", "sourceNamespace": "olm"},
+            "status": {"lastUpdated": "2026-01-01T00:00:00Z", "conditions": told_so}});
+        writer.apply_watcher_event(&Event::Apply(serde_json::from_value(waiting).unwrap()));
+        Wake { known, ..wake }.gone(&handed_back, &[]);
+        assert_eq!(told(&mut woken), (vec!["b".to_owned()], 0), "now it does");
     }
 
     #[test]
